@@ -1,0 +1,12 @@
+/* gemm_f32.h - variants of the gemm_f32 family (contract: wok_kernels.h) and what they share. */
+#ifndef WOK_GEMM_F32_H
+#define WOK_GEMM_F32_H
+
+#include "../common.h"
+
+#define WOK_DECLARE(isa, symbol) extern const wok_gemm_f32_kernel symbol;
+#define WOK_VARIANT WOK_DECLARE
+#include "gemm_f32.def"
+#undef WOK_VARIANT
+
+#endif
