@@ -7,7 +7,7 @@ if(TARGET wok_command)
 endif()
 set(WOK_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/wok)
 install(EXPORT wokTargets NAMESPACE wok:: DESTINATION ${WOK_CMAKE_DIR})
-configure_package_config_file(cmake/wokConfig.cmake.in ${CMAKE_BINARY_DIR}/wokConfig.cmake
+configure_package_config_file(tools/cmake/wokConfig.cmake.in ${CMAKE_BINARY_DIR}/wokConfig.cmake
   INSTALL_DESTINATION ${WOK_CMAKE_DIR})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/wokConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/wokConfig.cmake ${CMAKE_BINARY_DIR}/wokConfigVersion.cmake
@@ -16,6 +16,6 @@ install(FILES ${CMAKE_BINARY_DIR}/wokConfig.cmake ${CMAKE_BINARY_DIR}/wokConfigV
 # The .pc files can be moved with the tree: prefix is reckoned from where they stand.
 file(RELATIVE_PATH WOK_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 foreach(name ${WOK_TARGETS})
-  configure_file(cmake/${name}.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
+  configure_file(tools/cmake/${name}.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
