@@ -116,6 +116,16 @@ wok_status wok_ir_sort(wok_graph *graph);
 /* ---- symbolic dimensions -------------------------------------------------------------------------------------------- */
 
 static inline bool wok_dim_known(int64_t dim) { return dim >= 0; }
+/* Elements of wok_type.ints may be negative numbers too (the -1 of a Reshape, a Slice's end): they are written far below
+ * every symbol. Numbers below -2^62 are taken for -2^62, which no shape can tell apart. */
+static inline int64_t wok_dim_number(int64_t n) {
+    return n >= 0 ? n : n < -(INT64_C(1) << 62) ? -(INT64_C(1) << 62) - 1 : INT64_MIN - (n + 1);
+}
+static inline bool wok_dim_is_number(int64_t dim, int64_t *n) {
+    bool negative = dim < -(INT64_C(1) << 62);
+    *n = negative ? INT64_MIN - dim - 1 : dim;
+    return negative || dim >= 0;
+}
 int64_t wok_dim_symbol(wok_graph *graph, const char *name); /* the size called `name`; NULL: a fresh unknown */
 int64_t wok_dim_mul(wok_graph *graph, int64_t a, int64_t b);
 int64_t wok_dim_div(wok_graph *graph, int64_t a, int64_t b); /* rounds down; exact where the monomials divide */

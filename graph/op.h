@@ -29,7 +29,9 @@ typedef struct wok_infer {
 } wok_infer;
 
 /* WOK_OK, or WOK_ERR_SHAPE / WOK_ERR_VALUE / WOK_ERR_UNSUPPORTED with `reason`. Must accept unknown ranks, symbols, and
- * absent ints. With numbers everywhere it must decide everything that does not depend on data. */
+ * absent ints. With numbers everywhere it must decide everything that does not depend on data; with the data of every
+ * input as well (in[i]->data, whether or not the input is constant) it decides everything: a runtime that meets an output
+ * of unknown size infers the node again when its inputs have been computed. */
 typedef wok_status (*wok_infer_fn)(wok_infer *infer);
 
 /* Writes infer->reason and returns `status`. */
