@@ -72,7 +72,7 @@ static bool ask_for_tiles(void) {
 
 static void read_brand(void) {
     uint32_t r[12] = {0};
-    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return;
+    if ((uint32_t)__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return;
     for (unsigned i = 0; i < 3; i++)
         __get_cpuid(0x80000002u + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
     memcpy(features.brand, r, sizeof r);
