@@ -259,6 +259,25 @@ wok_value wok_pass_op(wok_pass_ctx *ctx, wok_op op, const char *name, const wok_
     return wok_pass_add(ctx, op, name, in, in_count, &out, 1) < 0 ? WOK_ABSENT : out;
 }
 
+void wok_pass_infer(wok_pass_ctx *ctx, wok_node node) {
+    wok_graph *g = ctx->graph;
+    if (node < 0 || g->status != WOK_OK) return;
+    const wok_ir_node *n = &g->nodes[node];
+    const wok_type *in[WOK_MAX_IN];
+    wok_type out[WOK_MAX_OUT];
+    for (int i = 0; i < n->in_count && i < WOK_MAX_IN; i++) in[i] = n->in[i] < 0 ? NULL : &g->values[n->in[i]].type;
+    wok_status status = wok_infer_node(g, n, in, out);
+    if (status != WOK_OK) g->status = status;
+    for (int i = 0; status == WOK_OK && i < n->out_count; i++)
+        if (n->out[i] >= 0) g->values[n->out[i]].type = out[i];
+}
+
+wok_value wok_pass_emit(wok_pass_ctx *ctx, wok_op op, const char *name, const wok_value *in, int in_count) {
+    wok_value out = wok_pass_op(ctx, op, name, in, in_count, NULL);
+    if (out >= 0) wok_pass_infer(ctx, ctx->graph->values[out].producer);
+    return out;
+}
+
 wok_value wok_pass_f32(wok_pass_ctx *ctx, const char *hint, int rank, const int64_t *dims, const float *data) {
     wok_value v = wok_ir_constant(ctx->graph, hint, WOK_F32, rank, dims, data, wok_tensor_bytes(WOK_F32, dims, rank));
     return grow_uses(ctx) == WOK_OK ? v : WOK_ABSENT;

@@ -77,6 +77,10 @@ wok_node wok_pass_add(wok_pass_ctx *ctx, wok_op op, const char *name, const wok_
 /* A new node with one fresh output, of this type. */
 wok_value wok_pass_op(wok_pass_ctx *ctx, wok_op op, const char *name, const wok_value *in, int in_count,
                       const wok_type *type);
+/* The same, with the type inferred at once: for passes that build on what they added. */
+wok_value wok_pass_emit(wok_pass_ctx *ctx, wok_op op, const char *name, const wok_value *in, int in_count);
+/* Infers a node's outputs now and stores their types. A failure sticks to the graph. */
+void wok_pass_infer(wok_pass_ctx *ctx, wok_node node);
 wok_value wok_pass_f32(wok_pass_ctx *ctx, const char *hint, int rank, const int64_t *dims, const float *data);
 wok_value wok_pass_i64(wok_pass_ctx *ctx, const char *hint, int rank, const int64_t *data, int64_t count);
 void wok_pass_set_string(wok_pass_ctx *ctx, wok_node node, const char *name, const char *text);
