@@ -67,10 +67,13 @@ WOK_API void wok_model_set_metadata(wok_model *model, const char *key, const cha
 /* The value of this name, made on first mention (type unknown). Names are unique; the text is copied. */
 WOK_API wok_value wok_graph_value(wok_model *model, const char *name);
 /* dims: -1 for a free dimension, named by dim_names[i] (or NULL); equal names mean equal sizes. rank -1: unknown.
- * A value that also gets constant data is an input with a default. */
+ * A value that also gets constant data is an input with a default. The declared shape and its names bind what a caller
+ * sets; the default is a constant with the shape of its data, which may be another one (a mask of ones [1,1] that
+ * broadcasts where the caller would give [batch,sequence]). */
 WOK_API wok_value wok_graph_input(wok_model *model, const char *name, wok_dtype dtype, int rank, const int64_t *dims,
                                   const char *const *dim_names);
-/* `bytes` must be exactly the size of the shape. Data may stand at any alignment. */
+/* `bytes` must be exactly the size of the shape. Data may stand at any alignment. name NULL: a fresh name (tensors that
+ * stand in attributes). */
 WOK_API wok_value wok_graph_constant(wok_model *model, const char *name, wok_dtype dtype, int rank, const int64_t *dims,
                                      const void *data, size_t bytes, wok_data_kind kind);
 /* A node; outputs are values that nothing else produces. name may be NULL. */
