@@ -161,12 +161,19 @@ static wok_value constant_for_nhwc(wok_pass_ctx *ctx, wok_value v) {
     return fresh;
 }
 
+/* The other operand of an operator with one operand in NHWC: small constants as they are, pictures turned. */
+static wok_value operand_for_nhwc(wok_pass_ctx *ctx, wok_node id, wok_value v) {
+    wok_value c = constant_for_nhwc(ctx, v);
+    if (c >= 0 || wok_pass_type(ctx, v)->rank != 4) return c;
+    return turned(ctx, ctx->graph->nodes[id].name, v, to_nhwc);
+}
+
 static void binary(wok_pass_ctx *ctx, wok_node id) {
     wok_graph *g = ctx->graph;
     wok_value a = source(ctx, g->nodes[id].in[0]), b = source(ctx, g->nodes[id].in[1]);
     if (a < 0 && b < 0) return;
-    if (a < 0) a = constant_for_nhwc(ctx, g->nodes[id].in[0]);
-    if (b < 0) b = constant_for_nhwc(ctx, g->nodes[id].in[1]);
+    if (a < 0) a = operand_for_nhwc(ctx, id, g->nodes[id].in[0]);
+    if (b < 0) b = operand_for_nhwc(ctx, id, g->nodes[id].in[1]);
     if (a < 0 || b < 0) return;
     wok_pass_set_input(ctx, &g->nodes[id], 0, a);
     wok_pass_set_input(ctx, &g->nodes[id], 1, b);
