@@ -20,6 +20,10 @@ wok_arena *wok_arena_new(wok_ctx *ctx);
 void wok_arena_free(wok_arena *arena);
 /* Zeroed, 64-byte aligned; NULL (and the ctx's error) on failure. */
 void *wok_arena_alloc(wok_arena *arena, size_t bytes);
+/* The same, aligned to 8: for things that come by the thousand. */
+void *wok_arena_small(wok_arena *arena, size_t bytes);
+/* Gives a large allocation back at once; does nothing for a small one, or for what is not the arena's. */
+void wok_arena_drop(wok_arena *arena, const void *ptr);
 char *wok_arena_strdup(wok_arena *arena, const char *text);
 char *wok_arena_format(wok_arena *arena, const char *format, ...) WOK_PRINTF(2, 3);
 size_t wok_arena_bytes(const wok_arena *arena);

@@ -42,6 +42,7 @@ typedef struct wok_ctx_options {
     const wok_parallel *executor; /* the caller's own threads instead of wok's; copied; must outlive the context */
     void (*log)(void *user, wok_log_level level, const char *text);
     void *log_user;
+    int spin_us; /* how long an idle worker looks for work before it sleeps, at most 1000; 0: 50; negative: not at all */
 } wok_ctx_options;
 
 /* NULL only where not even the context could be allocated. Bad options (an unknown ISA) are kept as the context's
