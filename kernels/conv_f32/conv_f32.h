@@ -34,6 +34,7 @@
 #define WOK_VARIANT WOK_DECLARE
 #include "conv_f32.def"
 #undef WOK_VARIANT
+#undef WOK_DECLARE
 
 #define WOK_CONV_F32_NR 16 /* columns of a panel */
 #define WOK_CONV_F32_LAYOUT "conv-f32-n16-v1"
