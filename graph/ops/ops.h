@@ -1,0 +1,133 @@
+/* ops.h - what the files of graph/ops share (internal): inference helpers, element access, broadcasting.
+ *
+ * An operator group is one file: inference functions wok_infer_NAME and implementation lists wok_impls_NAME, as named in
+ * ops.def. Every operator has a reference implementation that takes any element type it is defined for: floating point in
+ * double, rounded once at the end; integers in 64 bits, wrapped. Faster ones stand before it in the list and use the
+ * kernels (f32). Results do not depend on the number of threads.
+ */
+#ifndef WOK_OPS_H
+#define WOK_OPS_H
+
+#include "../op.h"
+#include "parallel.h"
+
+#define WOK_OP(name, domain, first, last, infer, impls)                                                               \
+    wok_status wok_infer_##infer(wok_infer *);                                                                        \
+    extern const wok_op_impl *const wok_impls_##impls[];
+#include "../ops.def"
+#undef WOK_OP
+
+#define WOK_TRY(call)                                                                                                  \
+    do {                                                                                                               \
+        wok_status try_status = (call);                                                                                \
+        if (try_status != WOK_OK) return try_status;                                                                   \
+    } while (0)
+
+/* ---- inference (infer.c) ---------------------------------------------------------------------------------------------- */
+
+/* The first `count` inputs must be there. */
+wok_status wok_infer_need(wok_infer *infer, int count);
+/* Elements of integer input i as numbers and symbols (wok_dim_is_number), from its data or its ints. False if they are
+ * not known, the input is left out, or there are more than WOK_MAX_INTS. */
+bool wok_infer_ints(wok_infer *infer, int i, int64_t *ints, int *count);
+/* The same where all are plain numbers; -1 if not known, else how many. */
+int wok_infer_numbers(wok_infer *infer, int i, int64_t *numbers, int max);
+/* A floating-point input's elements; -1 if not known, else how many. */
+int wok_infer_floats(wok_infer *infer, int i, double *values, int max);
+/* Attaches elements to out[i]. */
+void wok_infer_set_ints(wok_infer *infer, int i, const int64_t *ints, int count);
+/* out[i] is a tensor of this type. */
+void wok_infer_out(wok_infer *infer, int i, wok_dtype dtype, int rank, const int64_t *dims);
+/* dims := broadcast of dims and type's (NumPy's rules, symbols included). *rank -1: unknown. */
+wok_status wok_infer_broadcast(wok_infer *infer, int64_t *dims, int *rank, const wok_type *type);
+/* Product of dims[from..to), a symbol where need be. */
+int64_t wok_infer_product(wok_infer *infer, const int64_t *dims, int from, int to);
+/* In [0, rank), or -1 where `axis` is out of range. */
+int wok_axis(int64_t axis, int rank);
+/* The attribute `name` as an axis of a tensor of this rank; fails with a sentence. */
+wok_status wok_infer_axis(wok_infer *infer, const char *name, int64_t fallback, int rank, int *axis);
+/* A size that depends on data. */
+static inline int64_t wok_infer_unknown(wok_infer *infer) { return wok_dim_symbol(infer->graph, NULL); }
+static inline bool wok_type_known(const wok_type *type) { return type && type->rank >= 0; }
+bool wok_dtype_is_float(wok_dtype dtype);
+bool wok_dtype_is_int(wok_dtype dtype); /* bool is not */
+
+/* ---- element access (value.c) ----------------------------------------------------------------------------------------- */
+
+/* n elements from base[index], `step` apart, at any alignment. Exact but for 64-bit integers beyond 2^53. */
+void wok_load_f64(wok_dtype dtype, const void *base, int64_t index, int64_t step, int64_t n, double *out);
+/* Rounded to nearest even; towards zero and wrapped for integers; != 0 for bool. */
+void wok_store_f64(wok_dtype dtype, void *base, int64_t index, int64_t n, const double *values);
+/* u64 as its two's complement. Not for floating point. */
+void wok_load_i64(wok_dtype dtype, const void *base, int64_t index, int64_t step, int64_t n, int64_t *out);
+void wok_store_i64(wok_dtype dtype, void *base, int64_t index, int64_t n, const int64_t *values);
+static inline double wok_get_f64(wok_dtype dtype, const void *base, int64_t index) {
+    double x;
+    wok_load_f64(dtype, base, index, 0, 1, &x);
+    return x;
+}
+static inline int64_t wok_get_i64(wok_dtype dtype, const void *base, int64_t index) {
+    int64_t x;
+    wok_load_i64(dtype, base, index, 0, 1, &x);
+    return x;
+}
+/* Element by element conversion with Cast's rules. */
+void wok_convert(wok_dtype from, const void *x, wok_dtype to, void *y, int64_t n);
+
+/* Elements of a tensor whose dims are known to be sane. */
+static inline int64_t wok_tensor_count(const wok_tensor *t) {
+    int64_t count = 1;
+    for (int i = 0; i < t->rank; i++) count *= t->dims[i];
+    return count;
+}
+static inline int64_t wok_dims_product(const int64_t *dims, int from, int to) {
+    int64_t product = 1;
+    for (int i = from; i < to; i++) product *= dims[i];
+    return product;
+}
+/* Integer input i as numbers; -1 if it is left out or longer than max, else how many. */
+int wok_call_ints(const wok_call *call, int i, int64_t *numbers, int max);
+/* Scalar input i, or the fallback where it is left out or empty. */
+double wok_call_float(const wok_call *call, int i, double fallback);
+int64_t wok_call_int(const wok_call *call, int i, int64_t fallback);
+
+/* ---- broadcasting (value.c) -------------------------------------------------------------------------------------------- */
+
+enum { WOK_WALK_MAX = 4, WOK_WALK_RANK = 2 * WOK_MAX_RANK };
+
+/* The steps of up to four inputs through an output, dimensions joined where all of them allow it. The innermost one is
+ * the row. */
+typedef struct wok_walk {
+    int rank, inputs;
+    int64_t dims[WOK_WALK_RANK], step[WOK_WALK_MAX][WOK_WALK_RANK];
+    int64_t rows, n; /* rows of n elements */
+} wok_walk;
+
+/* dims of the output; in[i] broadcasts to it, elements row-major. */
+void wok_walk_init(wok_walk *walk, const int64_t *dims, int rank, const wok_tensor *const *in, int inputs);
+/* The same from steps given by dimension: step[i] has `rank` (at most WOK_WALK_RANK) entries, negative ones too. */
+void wok_walk_steps(wok_walk *walk, const int64_t *dims, int rank, const int64_t *const *step, int inputs);
+/* Offsets, in elements, of the inputs at the start of a row. */
+void wok_walk_offsets(const wok_walk *walk, int64_t row, int64_t *offset);
+/* Elements [y, y + n) of the output; input i starts at offset[i] and goes in steps of walk->step[i][rank - 1]. */
+typedef void (*wok_walk_fn)(void *arg, const wok_walk *walk, const int64_t *offset, int64_t y, int64_t n);
+/* All of the output in pieces of rows, split over the threads. */
+void wok_walk_run(const wok_walk *walk, wok_walk_fn fn, void *arg, const wok_parallel *parallel);
+
+/* y[i] = x[i * step], elements of `size` bytes */
+void wok_copy_step(void *y, const void *x, int64_t step, int64_t n, size_t size);
+/* y (row-major, dims) = the elements of x that `step` visits: transposes, slices, repeats (copy.c). Planes whose input
+ * runs across the rows are copied in tiles. */
+void wok_copy_strided(void *y, const void *x, const int64_t *dims, const int64_t *step, int rank, size_t size,
+                      const wok_parallel *parallel);
+/* Row-major steps of dims. */
+void wok_row_major(const int64_t *dims, int rank, int64_t *step);
+
+/* ---- accept ------------------------------------------------------------------------------------------------------------- */
+
+/* NULL where the input is f32. */
+const char *wok_accept_f32(const wok_prepare *prepare);
+/* NULL where the input is something to compute with. */
+const char *wok_accept_number(const wok_prepare *prepare);
+
+#endif
