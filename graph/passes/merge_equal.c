@@ -51,6 +51,8 @@ static bool node_equal(const wok_ir_node *a, const wok_ir_node *b) {
         return false;
     for (int i = 0; i < a->in_count; i++)
         if (a->in[i] != b->in[i]) return false;
+    for (int i = 0; i < a->out_count; i++)
+        if ((a->out[i] < 0) != (b->out[i] < 0)) return false;
     for (int i = 0; i < a->attr_count; i++)
         if (!attr_equal(&a->attrs[i], &b->attrs[i])) return false;
     return true;
@@ -121,7 +123,7 @@ wok_status wok_pass_merge_equal(wok_pass_ctx *ctx) {
             const wok_ir_node *same = &g->nodes[nodes.slots[i] - 1];
             if (!node_equal(node, same)) continue;
             for (int o = 0; o < node->out_count; o++)
-                if (node->out[o] >= 0 && same->out[o] >= 0) to[node->out[o]] = same->out[o];
+                if (node->out[o] >= 0) to[node->out[o]] = same->out[o];
             wok_pass_kill(ctx, node);
             break;
         }

@@ -1,0 +1,46 @@
+/* cmd_model.h - opening a model from the command line, shared by run, info, explain, bench. */
+#ifndef WOK_CMD_MODEL_H
+#define WOK_CMD_MODEL_H
+
+#include "cmd.h"
+
+/* Options that these commands have in common. */
+typedef struct cmd_model_options {
+    const char *arch, *precision, *backend;
+    int threads;
+    cmd_list no_pass;
+} cmd_model_options;
+
+/* The rows of a cmd_option table for them; `o` is a cmd_model_options. */
+#define CMD_MODEL_OPTIONS(o)                                                                                            \
+    {"--arch", OPT_TEXT, &(o).arch, "NAME", "resnet18 or mobilenet_v2, for a bare .safetensors"},                       \
+    {"--threads", OPT_COUNT, &(o).threads, "N", "threads; default: the CPUs this process may use"},                     \
+    {"--precision", OPT_TEXT, &(o).precision, "fp32", "how to compute: fp32"},                                          \
+    {"--backend", OPT_TEXT, &(o).backend, "cpu", "where to compute: cpu"},                                              \
+    {"--no-pass", OPT_LIST, &(o).no_pass, "NAME", "leave a rewrite out (may be repeated; see docs/architecture.md)"}
+
+typedef struct cmd_model {
+    wok_ctx *ctx;
+    wok_model *model;
+    wok_session *session;
+} cmd_model;
+
+/* Loads (allow_unsupported: for looking only). 0, or a status after a message. Close in any case. */
+int cmd_model_load(const char *command, const char *path, const cmd_model_options *options, bool allow_unsupported,
+                   cmd_model *m);
+/* Makes the session. */
+int cmd_model_session(const char *command, const cmd_model_options *options, bool profile, cmd_model *m);
+void cmd_model_close(cmd_model *m, cmd_model_options *options);
+
+/* Sets every input of the session that is not optional to zeros (or ones for a mask) of a shape: `shapes` are
+ * "NAME=1x128"; free dimensions default to batch 1 and sequence 128 (capped where the model says how far positions go).
+ * data: whether to allocate elements (kept in *buffers, freed by cmd_buffers_free) or to plan only. */
+typedef struct cmd_buffers {
+    void **items;
+    int count;
+} cmd_buffers;
+int cmd_model_default_inputs(const char *command, cmd_model *m, const cmd_list *shapes, uint64_t seed,
+                             cmd_buffers *buffers);
+void cmd_buffers_free(cmd_buffers *buffers);
+
+#endif
