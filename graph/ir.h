@@ -55,6 +55,10 @@ typedef struct wok_ir_value {
     wok_node producer; /* WOK_ABSENT: an input, a constant, or nothing */
     bool is_input, is_output, only_attr;
     const char *dim_names[WOK_MAX_RANK]; /* as declared */
+    /* An input with a default: `type` is the constant's own, this is what a caller may set (see wok_graph_input). A program
+     * for sessions that set the input takes this type and no data; for the others the value is a plain constant. NULL for
+     * every other value. */
+    const wok_type *declared;
 } wok_ir_value;
 
 typedef struct wok_ir_node {

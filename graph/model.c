@@ -137,16 +137,15 @@ wok_value wok_graph_value(wok_model *model, const char *name) {
     return broken(model) ? WOK_ABSENT : wok_ir_value_named(model->graph, name);
 }
 
-/* Writes a declared type; false (and the failure) if it cannot be one. */
-static bool declare(wok_model *model, wok_value v, wok_dtype dtype, int rank, const int64_t *dims,
-                    const char *const *dim_names) {
-    const char *name = model->graph->values[v].name;
+/* The type that a declaration spells out, and the names of its free dimensions; false (and the failure) if it cannot be
+ * one. */
+static bool read_type(wok_model *model, const char *name, wok_dtype dtype, int rank, const int64_t *dims,
+                      const char *const *dim_names, wok_type *type, const char **names) {
     if (rank > WOK_MAX_RANK) {
         wok_model_fail(model, WOK_ERR_UNSUPPORTED, "'%s' has %d dimensions, more than %d", name, rank, WOK_MAX_RANK);
         return false;
     }
-    wok_type type = {.dtype = dtype, .rank = rank < 0 ? -1 : rank};
-    const char *names[WOK_MAX_RANK] = {NULL};
+    *type = (wok_type){.dtype = dtype, .rank = rank < 0 ? -1 : rank};
     for (int i = 0; i < rank; i++) {
         const char *dim_name = dim_names && dim_names[i] && dim_names[i][0] ? dim_names[i] : NULL;
         if (dims[i] < -1) {
@@ -154,14 +153,41 @@ static bool declare(wok_model *model, wok_value v, wok_dtype dtype, int rank, co
             return false;
         }
         if (dims[i] < 0 && dim_name && !(names[i] = copy_text(model, dim_name))) return false;
-        type.dims[i] = dims[i] >= 0 ? dims[i] : wok_dim_symbol(model->graph, dim_name);
+        type->dims[i] = dims[i] >= 0 ? dims[i] : wok_dim_symbol(model->graph, dim_name);
     }
+    return !broken(model);
+}
+
+static bool declare(wok_model *model, wok_value v, wok_dtype dtype, int rank, const int64_t *dims,
+                    const char *const *dim_names) {
+    wok_type type;
+    const char *names[WOK_MAX_RANK] = {NULL};
+    if (!read_type(model, model->graph->values[v].name, dtype, rank, dims, dim_names, &type, names)) return false;
     wok_ir_value *value = &model->graph->values[v];
     type.data = value->type.data;
     type.bytes = value->type.bytes;
     value->type = type;
     memcpy(value->dim_names, names, sizeof names);
-    return !broken(model);
+    return true;
+}
+
+/* The value is both an input and a constant: keeps what may be set apart from what stands in for it. */
+static bool keep_declared(wok_model *model, wok_value v, const wok_type *type, const char *const *names) {
+    wok_ir_value *value = &model->graph->values[v];
+    wok_dtype dtype = value->type.dtype;
+    if (type->dtype != WOK_NONE && type->dtype != dtype) {
+        wok_model_fail(model, WOK_ERR_FORMAT, "input '%s' is declared as %s, but its default is %s", value->name,
+                       wok_dtype_name(type->dtype), wok_dtype_name(dtype));
+        return false;
+    }
+    wok_type *kept = copy_bytes(model, type, sizeof *type);
+    if (!kept) return false;
+    kept->dtype = dtype;
+    kept->data = NULL;
+    kept->bytes = 0;
+    value->declared = kept;
+    memcpy(value->dim_names, names, sizeof value->dim_names);
+    return true;
 }
 
 static bool append(wok_model *model, wok_value **list, int *count, int *capacity, wok_value v) {
@@ -189,8 +215,14 @@ wok_value wok_graph_input(wok_model *model, const char *name, wok_dtype dtype, i
         wok_model_fail(model, WOK_ERR_FORMAT, "the graph has two inputs called '%s'", name);
         return WOK_ABSENT;
     }
-    bool constant = graph->values[v].type.data != NULL; /* then its own shape is the better known one */
-    if (!constant && !declare(model, v, dtype, rank, dims, dim_names)) return WOK_ABSENT;
+    wok_type type;
+    const char *names[WOK_MAX_RANK] = {NULL};
+    if (!graph->values[v].type.data) {
+        if (!declare(model, v, dtype, rank, dims, dim_names)) return WOK_ABSENT;
+    } else if (!read_type(model, graph->values[v].name, dtype, rank, dims, dim_names, &type, names) ||
+               !keep_declared(model, v, &type, names)) {
+        return WOK_ABSENT;
+    }
     if (!append(model, &graph->inputs, &graph->input_count, &graph->input_capacity, v)) return WOK_ABSENT;
     graph->values[v].is_input = true;
     return v;
@@ -219,11 +251,7 @@ wok_value wok_graph_constant(wok_model *model, const char *name, wok_dtype dtype
                        need == SIZE_MAX ? " is not one that can be stored" : " takes another number");
         return WOK_ABSENT;
     }
-    if (declared.is_input && declared.type.dtype != WOK_NONE && declared.type.dtype != dtype) {
-        wok_model_fail(model, WOK_ERR_FORMAT, "input '%s' is declared as %s, but its default is %s", shown,
-                       wok_dtype_name(declared.type.dtype), wok_dtype_name(dtype));
-        return WOK_ABSENT;
-    }
+    if (declared.is_input && !keep_declared(model, v, &declared.type, declared.dim_names)) return WOK_ABSENT;
     if (bytes && kind == WOK_DATA_COPY) data = copy_bytes(model, data, bytes);
     model->graph->values[v].type.data = bytes ? data : nothing;
     model->graph->values[v].type.bytes = bytes;

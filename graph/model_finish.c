@@ -21,6 +21,7 @@ static void drop_constant_inputs(wok_model *model) {
     for (int i = 0; i < graph->input_count; i++) {
         wok_ir_value *value = &graph->values[graph->inputs[i]];
         value->is_input = !value->type.data;
+        value->declared = NULL;
         if (value->is_input) graph->inputs[kept++] = graph->inputs[i];
     }
     graph->input_count = kept;
@@ -144,10 +145,11 @@ static wok_value_info *describe_values(wok_model *model, const wok_value *list, 
     }
     for (int i = 0; i < count; i++) {
         const wok_ir_value *value = &model->graph->values[list[i]];
-        infos[i] = (wok_value_info){.name = value->name, .dtype = value->type.dtype, .rank = value->type.rank,
+        const wok_type *type = value->declared ? value->declared : &value->type;
+        infos[i] = (wok_value_info){.name = value->name, .dtype = type->dtype, .rank = type->rank,
                                     .optional = value->is_input && value->type.data};
-        for (int d = 0; d < value->type.rank; d++) {
-            infos[i].dims[d] = wok_dim_known(value->type.dims[d]) ? value->type.dims[d] : -1;
+        for (int d = 0; d < type->rank; d++) {
+            infos[i].dims[d] = wok_dim_known(type->dims[d]) ? type->dims[d] : -1;
             infos[i].dim_names[d] = value->dim_names[d];
         }
     }
