@@ -47,6 +47,7 @@ typedef struct wok_source {
 /* Each creates *model and fills it through the builder, without wok_model_finish. On failure *model may be set: the
  * caller frees it. The source's bytes must stay until the model is freed. */
 wok_status wok_onnx_read(wok_ctx *ctx, const wok_source *source, const wok_load_options *options, wok_model **model);
-wok_status wok_onnx_write(const wok_model *model, const char *path);
+/* Weights of more than `external_above` bytes in all go to PATH.data. */
+wok_status wok_onnx_write(const wok_model *model, const char *path, int64_t external_above);
 
 #endif
