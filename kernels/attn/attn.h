@@ -23,6 +23,7 @@
 #define WOK_VARIANT WOK_DECLARE
 #include "attn.def"
 #undef WOK_VARIANT
+#undef WOK_DECLARE
 
 /* Keys of a block; part of the numeric contract, the same for every variant. */
 enum { WOK_ATTN_KEYS = 512 };

@@ -20,6 +20,7 @@
 #define WOK_VARIANT WOK_DECLARE
 #include "eltwise.def"
 #undef WOK_VARIANT
+#undef WOK_DECLARE
 
 /* Elements of a task: some 10 us of the dearer functions, so that a join costs little beside it. */
 enum { WOK_ELTWISE_GRAIN = 1 << 14 };

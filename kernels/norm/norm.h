@@ -24,6 +24,7 @@
 #define WOK_VARIANT WOK_DECLARE
 #include "norm.def"
 #undef WOK_VARIANT
+#undef WOK_DECLARE
 
 /* Elements of a task: a few us, well above the cost of handing it to a thread. */
 enum { WOK_NORM_GRAIN = 1 << 13 };
