@@ -45,13 +45,27 @@ void wok_encoding_free(wok_encoding **encoding) {
     *encoding = NULL;
 }
 
-size_t wok_encoding_size(const wok_encoding *e) { return e->count; }
-const int32_t *wok_encoding_ids(const wok_encoding *e) { return e->rows; }
-const int32_t *wok_encoding_type_ids(const wok_encoding *e) { return e->rows ? e->rows + e->stride : NULL; }
-const int32_t *wok_encoding_attention_mask(const wok_encoding *e) { return e->rows ? e->rows + 2 * e->stride : NULL; }
-const wok_text_span *wok_encoding_offsets(const wok_encoding *e) { return e->offsets ? e->spans : NULL; }
-bool wok_encoding_truncated(const wok_encoding *e) { return e->truncated; }
-const char *wok_encoding_error(const wok_encoding *e) { return e->error; }
+size_t wok_encoding_size(const wok_encoding *e) {
+    return e->count;
+}
+const int32_t *wok_encoding_ids(const wok_encoding *e) {
+    return e->rows;
+}
+const int32_t *wok_encoding_type_ids(const wok_encoding *e) {
+    return e->rows ? e->rows + e->stride : NULL;
+}
+const int32_t *wok_encoding_attention_mask(const wok_encoding *e) {
+    return e->rows ? e->rows + 2 * e->stride : NULL;
+}
+const wok_text_span *wok_encoding_offsets(const wok_encoding *e) {
+    return e->offsets ? e->spans : NULL;
+}
+bool wok_encoding_truncated(const wok_encoding *e) {
+    return e->truncated;
+}
+const char *wok_encoding_error(const wok_encoding *e) {
+    return e->error;
+}
 
 /* ---- words and pieces -------------------------------------------------------------------------------------------------- */
 
@@ -63,7 +77,8 @@ static bool push(wok_encoding *e, int32_t id, wok_text_span span) {
 
 /* Where bytes [begin, end) of the normalised text come from. */
 static wok_text_span source_of(const wok_encoding *e, size_t begin, size_t end) {
-    return e->offsets ? (wok_text_span){e->source[begin].begin, e->source[end - 1].end} : (wok_text_span){0, 0};
+    return e->offsets ? (wok_text_span){e->source[begin].begin, e->source[end - 1].end}
+                      : (wok_text_span){0, 0};
 }
 
 static bool longer_than(const char *text, size_t length, size_t limit) {
@@ -76,10 +91,12 @@ static bool longer_than(const char *text, size_t length, size_t limit) {
 /* Longest match first; a word of which any part is not in the vocabulary is unknown as a whole. */
 static bool push_word(const wok_tokenizer *t, wok_encoding *e, size_t begin, size_t end) {
     size_t mark = e->piece_count;
-    if (longer_than(e->normal + begin, end - begin, t->max_word)) return push(e, t->unknown, source_of(e, begin, end));
+    if (longer_than(e->normal + begin, end - begin, t->max_word))
+        return push(e, t->unknown, source_of(e, begin, end));
     uint32_t node = 0;
     for (size_t i = begin, used = 0; i < end; i += used) {
-        int32_t id = node == WOK_NO_NODE ? -1 : wok_trie_longest(&t->pieces, node, e->normal + i, end - i, &used);
+        int32_t id =
+            node == WOK_NO_NODE ? -1 : wok_trie_longest(&t->pieces, node, e->normal + i, end - i, &used);
         if (id < 0) {
             e->piece_count = mark;
             return push(e, t->unknown, source_of(e, begin, end));
@@ -91,16 +108,16 @@ static bool push_word(const wok_tokenizer *t, wok_encoding *e, size_t begin, siz
 }
 
 static const uint8_t ascii_class[128] = {
-    [9] = WOK_CHAR_SPACE,   [10] = WOK_CHAR_SPACE,  [11] = WOK_CHAR_SPACE,  [12] = WOK_CHAR_SPACE,
-    [13] = WOK_CHAR_SPACE,  [' '] = WOK_CHAR_SPACE, ['!'] = WOK_CHAR_PUNCT, ['"'] = WOK_CHAR_PUNCT,
-    ['#'] = WOK_CHAR_PUNCT, ['$'] = WOK_CHAR_PUNCT, ['%'] = WOK_CHAR_PUNCT, ['&'] = WOK_CHAR_PUNCT,
-    ['\''] = WOK_CHAR_PUNCT, ['('] = WOK_CHAR_PUNCT, [')'] = WOK_CHAR_PUNCT, ['*'] = WOK_CHAR_PUNCT,
-    ['+'] = WOK_CHAR_PUNCT, [','] = WOK_CHAR_PUNCT, ['-'] = WOK_CHAR_PUNCT, ['.'] = WOK_CHAR_PUNCT,
-    ['/'] = WOK_CHAR_PUNCT, [':'] = WOK_CHAR_PUNCT, [';'] = WOK_CHAR_PUNCT, ['<'] = WOK_CHAR_PUNCT,
-    ['='] = WOK_CHAR_PUNCT, ['>'] = WOK_CHAR_PUNCT, ['?'] = WOK_CHAR_PUNCT, ['@'] = WOK_CHAR_PUNCT,
-    ['['] = WOK_CHAR_PUNCT, ['\\'] = WOK_CHAR_PUNCT, [']'] = WOK_CHAR_PUNCT, ['^'] = WOK_CHAR_PUNCT,
-    ['_'] = WOK_CHAR_PUNCT, ['`'] = WOK_CHAR_PUNCT, ['{'] = WOK_CHAR_PUNCT, ['|'] = WOK_CHAR_PUNCT,
-    ['}'] = WOK_CHAR_PUNCT, ['~'] = WOK_CHAR_PUNCT,
+    [9] = WOK_CHAR_SPACE,    [10] = WOK_CHAR_SPACE,   [11] = WOK_CHAR_SPACE,  [12] = WOK_CHAR_SPACE,
+    [13] = WOK_CHAR_SPACE,   [' '] = WOK_CHAR_SPACE,  ['!'] = WOK_CHAR_PUNCT, ['"'] = WOK_CHAR_PUNCT,
+    ['#'] = WOK_CHAR_PUNCT,  ['$'] = WOK_CHAR_PUNCT,  ['%'] = WOK_CHAR_PUNCT, ['&'] = WOK_CHAR_PUNCT,
+    ['\''] = WOK_CHAR_PUNCT, ['('] = WOK_CHAR_PUNCT,  [')'] = WOK_CHAR_PUNCT, ['*'] = WOK_CHAR_PUNCT,
+    ['+'] = WOK_CHAR_PUNCT,  [','] = WOK_CHAR_PUNCT,  ['-'] = WOK_CHAR_PUNCT, ['.'] = WOK_CHAR_PUNCT,
+    ['/'] = WOK_CHAR_PUNCT,  [':'] = WOK_CHAR_PUNCT,  [';'] = WOK_CHAR_PUNCT, ['<'] = WOK_CHAR_PUNCT,
+    ['='] = WOK_CHAR_PUNCT,  ['>'] = WOK_CHAR_PUNCT,  ['?'] = WOK_CHAR_PUNCT, ['@'] = WOK_CHAR_PUNCT,
+    ['['] = WOK_CHAR_PUNCT,  ['\\'] = WOK_CHAR_PUNCT, [']'] = WOK_CHAR_PUNCT, ['^'] = WOK_CHAR_PUNCT,
+    ['_'] = WOK_CHAR_PUNCT,  ['`'] = WOK_CHAR_PUNCT,  ['{'] = WOK_CHAR_PUNCT, ['|'] = WOK_CHAR_PUNCT,
+    ['}'] = WOK_CHAR_PUNCT,  ['~'] = WOK_CHAR_PUNCT,
 };
 
 /* BertPreTokenizer's view of the character at `i`: space, sign, or part of a word. */
@@ -109,7 +126,9 @@ static wok_char_class word_class(const wok_encoding *e, size_t i, size_t end, si
     *used = 1;
     if (byte < 0x80) return (wok_char_class)ascii_class[byte];
     int32_t c = wok_utf8_get(e->normal + i, end - i, used);
-    return wok_char_is_space(c) ? WOK_CHAR_SPACE : wok_char_classify(c) == WOK_CHAR_PUNCT ? WOK_CHAR_PUNCT : WOK_CHAR_OTHER;
+    return wok_char_is_space(c)                     ? WOK_CHAR_SPACE
+           : wok_char_classify(c) == WOK_CHAR_PUNCT ? WOK_CHAR_PUNCT
+                                                    : WOK_CHAR_OTHER;
 }
 
 static bool push_words(const wok_tokenizer *t, wok_encoding *e, size_t begin, size_t end) {
@@ -148,7 +167,8 @@ static bool stands_alone(const char *text, size_t length, size_t begin, size_t e
 
 static void take_space(const char *text, size_t length, size_t floor, struct hit *hit) {
     size_t step;
-    while (hit->token->lstrip && hit->begin > floor && wok_char_is_space(char_before(text, hit->begin, &step)))
+    while (hit->token->lstrip && hit->begin > floor &&
+           wok_char_is_space(char_before(text, hit->begin, &step)))
         hit->begin = step;
     while (hit->token->rstrip && hit->end < length &&
            wok_char_is_space(wok_utf8_get(text + hit->end, length - hit->end, &step)))
@@ -156,8 +176,8 @@ static void take_space(const char *text, size_t length, size_t floor, struct hit
 }
 
 /* The leftmost, longest added token at or behind `from`; false at the end. Text before `from` is taken. */
-static bool next_added(const wok_tokenizer *t, const wok_encoding *e, const struct wok_trie *trie, const char *text,
-                       size_t length, size_t from, struct hit *hit) {
+static bool next_added(const wok_tokenizer *t, const wok_encoding *e, const struct wok_trie *trie,
+                       const char *text, size_t length, size_t from, struct hit *hit) {
     if (trie->nodes == 0) return false;
     for (size_t i = from, used; i < length; i += used) {
         used = 1;
@@ -174,13 +194,15 @@ static bool next_added(const wok_tokenizer *t, const wok_encoding *e, const stru
 }
 
 /* Text between added tokens that match as written: normalise it, look for those that match normalised text. */
-static bool push_between(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length, uint32_t base) {
+static bool push_between(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length,
+                         uint32_t base) {
     if (length == 0) return true;
     if (!wok_normalize(t, e, text, length, base)) return false;
     struct hit hit;
     size_t from = 0;
     while (next_added(t, e, &t->added_normal, e->normal, e->normal_used, from, &hit)) {
-        if (!push_words(t, e, from, hit.begin) || !push(e, hit.token->id, source_of(e, hit.begin, hit.end))) return false;
+        if (!push_words(t, e, from, hit.begin) || !push(e, hit.token->id, source_of(e, hit.begin, hit.end)))
+            return false;
         from = hit.end;
     }
     return push_words(t, e, from, e->normal_used);

@@ -33,12 +33,15 @@ static wok_status truncate(const wok_encode_options *o, size_t room, bool has_pa
     if (room == 0) {
         *a = *b = 0;
     } else if (o->truncation == WOK_LONGEST_FIRST) {
-        if (has_pair) share(room, a, b);
-        else *a = room;
+        if (has_pair)
+            share(room, a, b);
+        else
+            *a = room;
     } else {
         bool second = o->truncation == WOK_ONLY_SECOND;
         if (second && !has_pair)
-            return wok_encoding_fail(e, WOK_ERR_ARGUMENT, "truncation only_second, but there is no second text");
+            return wok_encoding_fail(e, WOK_ERR_ARGUMENT,
+                                     "truncation only_second, but there is no second text");
         size_t *text = second ? b : a, excess = total - room;
         if (*text <= excess)
             return wok_encoding_fail(e, WOK_ERR_ARGUMENT, "the %s text has %zu tokens, too few to lose %zu",
@@ -63,7 +66,8 @@ static void put_pieces(wok_encoding *e, const struct wok_piece *pieces, size_t c
 wok_status wok_encode_frame(const wok_tokenizer *t, const wok_encode_options *o, size_t first, bool has_pair,
                             wok_encoding *e) {
     const struct wok_frame *frame = has_pair ? &t->pair : &t->single;
-    size_t specials = o->no_special_tokens ? 0 : (size_t)frame->specials, a = first, b = e->piece_count - first;
+    size_t specials = o->no_special_tokens ? 0 : (size_t)frame->specials, a = first,
+           b = e->piece_count - first;
     if (o->max_length > 0 && o->truncation != WOK_DO_NOT_TRUNCATE) {
         if ((size_t)o->max_length < specials)
             return wok_encoding_fail(e, WOK_ERR_ARGUMENT, "max_length %d has no room for %zu special tokens",
@@ -75,21 +79,27 @@ wok_status wok_encode_frame(const wok_tokenizer *t, const wok_encode_options *o,
     for (int i = 0; i < frame->count; i++)
         length += frame->items[i].id == WOK_FRAME_A ? a : frame->items[i].id == WOK_FRAME_B ? b : 0;
     size_t padded = length < (size_t)o->pad_length ? (size_t)o->pad_length : length;
-    if (o->pad_multiple > 0) padded += ((size_t)o->pad_multiple - padded % (size_t)o->pad_multiple) % (size_t)o->pad_multiple;
-    if (!WOK_RESERVE(e, rows, 3 * padded + 3) || (e->offsets && !WOK_RESERVE(e, spans, padded))) return e->status;
+    if (o->pad_multiple > 0)
+        padded += ((size_t)o->pad_multiple - padded % (size_t)o->pad_multiple) % (size_t)o->pad_multiple;
+    if (!WOK_RESERVE(e, rows, 3 * padded + 3) || (e->offsets && !WOK_RESERVE(e, spans, padded)))
+        return e->status;
     e->stride = padded + 1; /* never 0, so that an empty result has pointers */
     for (int i = 0; i < frame->count; i++) {
         int32_t id = frame->items[i].id, type = frame->items[i].type;
-        if (id == WOK_FRAME_A) put_pieces(e, e->pieces, a, type);
-        else if (id == WOK_FRAME_B) put_pieces(e, e->pieces + first, b, type);
-        else if (!o->no_special_tokens) put(e, id, type, 1, (wok_text_span){0, 0});
+        if (id == WOK_FRAME_A)
+            put_pieces(e, e->pieces, a, type);
+        else if (id == WOK_FRAME_B)
+            put_pieces(e, e->pieces + first, b, type);
+        else if (!o->no_special_tokens)
+            put(e, id, type, 1, (wok_text_span){0, 0});
     }
     while (e->count < padded) put(e, t->pad, 0, 0, (wok_text_span){0, 0});
     return WOK_OK;
 }
 
 static bool valid(const wok_encode_options *o) {
-    return o->max_length >= 0 && o->pad_length >= 0 && o->pad_multiple >= 0 && (unsigned)o->truncation <= WOK_DO_NOT_TRUNCATE;
+    return o->max_length >= 0 && o->pad_length >= 0 && o->pad_multiple >= 0 &&
+           (unsigned)o->truncation <= WOK_DO_NOT_TRUNCATE;
 }
 
 wok_status wok_tokenizer_encode(const wok_tokenizer *t, const wok_encode_options *options, const char *text,

@@ -19,8 +19,10 @@ static uint32_t take_ending(struct builder *b, uint32_t node, struct range r) {
     uint32_t rest = r.high;
     b->trie->value[node] = -1;
     for (uint32_t i = r.high; i-- > r.low;) {
-        if (b->keys[i].length > r.depth) b->keys[--rest] = b->keys[i];
-        else if (b->trie->value[node] < 0) b->trie->value[node] = b->keys[i].value;
+        if (b->keys[i].length > r.depth)
+            b->keys[--rest] = b->keys[i];
+        else if (b->trie->value[node] < 0)
+            b->trie->value[node] = b->keys[i].value;
     }
     return rest;
 }
@@ -44,7 +46,8 @@ static void split(struct builder *b, struct range r) {
         start[c + 1] += start[c];
         if (members > 0) add_child(b, (uint8_t)c, (struct range){start[c], start[c + 1], r.depth + 1});
     }
-    for (uint32_t i = r.low; i < r.high; i++) b->sorted[start[(uint8_t)b->keys[i].text[r.depth]]++] = b->keys[i];
+    for (uint32_t i = r.low; i < r.high; i++)
+        b->sorted[start[(uint8_t)b->keys[i].text[r.depth]]++] = b->keys[i];
     memcpy(b->keys + r.low, b->sorted + r.low, (r.high - r.low) * sizeof *b->keys);
 }
 
@@ -62,7 +65,8 @@ static void build(struct builder *b, uint32_t count) {
     trie->first[trie->nodes] = trie->nodes;
     trie->value[0] = -1; /* the empty key matches nothing */
     memset(trie->root, 0, sizeof trie->root);
-    for (uint32_t child = trie->first[0]; child < trie->first[1]; child++) trie->root[trie->label[child]] = child;
+    for (uint32_t child = trie->first[0]; child < trie->first[1]; child++)
+        trie->root[trie->label[child]] = child;
 }
 
 wok_status wok_trie_build(wok_ctx *ctx, struct wok_trie *trie, struct wok_trie_key *keys, size_t count) {

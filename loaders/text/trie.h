@@ -16,11 +16,11 @@ struct wok_trie_key {
 };
 
 struct wok_trie {
-    uint32_t *first;  /* [nodes + 1] */
-    int32_t *value;   /* [nodes], -1 where no key ends */
-    uint8_t *label;   /* [nodes] */
-    uint32_t room;    /* nodes that the arrays have room for */
-    uint32_t nodes;   /* 0: empty, not built */
+    uint32_t *first; /* [nodes + 1] */
+    int32_t *value;  /* [nodes], -1 where no key ends */
+    uint8_t *label;  /* [nodes] */
+    uint32_t room;   /* nodes that the arrays have room for */
+    uint32_t nodes;  /* 0: empty, not built */
     uint32_t root[256];
 };
 
@@ -34,8 +34,10 @@ static inline uint32_t wok_trie_step(const struct wok_trie *trie, uint32_t node,
     uint32_t low = trie->first[node], high = trie->first[node + 1];
     while (high - low > 6) {
         uint32_t middle = (low + high) / 2;
-        if (trie->label[middle] > byte) high = middle;
-        else low = middle;
+        if (trie->label[middle] > byte)
+            high = middle;
+        else
+            low = middle;
     }
     for (; low < high; low++)
         if (trie->label[low] == byte) return low;
@@ -43,8 +45,8 @@ static inline uint32_t wok_trie_step(const struct wok_trie *trie, uint32_t node,
 }
 
 /* Value of the longest key that, behind what led to `node`, begins the text; -1 if none. *used: bytes it takes. */
-static inline int32_t wok_trie_longest(const struct wok_trie *trie, uint32_t node, const char *text, size_t length,
-                                       size_t *used) {
+static inline int32_t wok_trie_longest(const struct wok_trie *trie, uint32_t node, const char *text,
+                                       size_t length, size_t *used) {
     int32_t found = -1;
     for (size_t i = 0; i < length; i++) {
         node = wok_trie_step(trie, node, (uint8_t)text[i]);

@@ -22,16 +22,18 @@ static const struct peer_class *peer_find(int32_t c) {
     size_t low = 0, high = COUNT(peer_classes);
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (c > peer_classes[middle].last) low = middle + 1;
-        else high = middle;
+        if (c > peer_classes[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low < COUNT(peer_classes) && c >= peer_classes[low].first ? &peer_classes[low] : NULL;
 }
 
 bool wok_char_is_space(int32_t c) {
     if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
-    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202f || c == 0x205f || c == 0x3000;
+    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 wok_char_class wok_char_classify(int32_t c) {
@@ -41,28 +43,35 @@ wok_char_class wok_char_classify(int32_t c) {
         return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ? WOK_CHAR_OTHER
                                                                                           : WOK_CHAR_PUNCT;
     const struct peer_class *peer = c < 0x80 ? NULL : peer_find(c);
-    if (peer) return peer->kind == PEER_MARK ? WOK_CHAR_MARK : peer->kind == PEER_PUNCT ? WOK_CHAR_PUNCT : WOK_CHAR_OTHER;
+    if (peer)
+        return peer->kind == PEER_MARK    ? WOK_CHAR_MARK
+               : peer->kind == PEER_PUNCT ? WOK_CHAR_PUNCT
+                                          : WOK_CHAR_OTHER;
     switch (utf8proc_get_property(c)->category) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO: return WOK_CHAR_DROP;
-    case UTF8PROC_CATEGORY_MN: return WOK_CHAR_MARK;
+    case UTF8PROC_CATEGORY_CO:
+        return WOK_CHAR_DROP;
+    case UTF8PROC_CATEGORY_MN:
+        return WOK_CHAR_MARK;
     case UTF8PROC_CATEGORY_PC:
     case UTF8PROC_CATEGORY_PD:
     case UTF8PROC_CATEGORY_PS:
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: return WOK_CHAR_PUNCT;
-    default: return wok_char_is_space(c) ? WOK_CHAR_SPACE : WOK_CHAR_OTHER;
+    case UTF8PROC_CATEGORY_PO:
+        return WOK_CHAR_PUNCT;
+    default:
+        return wok_char_is_space(c) ? WOK_CHAR_SPACE : WOK_CHAR_OTHER;
     }
 }
 
 bool wok_char_is_cjk(int32_t c) {
     /* U+2B820..U+2B91F, the head of extension E, is missing in the peer. */
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0xf900 && c <= 0xfaff) ||
-           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
-           (c >= 0x2f800 && c <= 0x2fa1f);
+           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b81f) ||
+           (c >= 0x2b920 && c <= 0x2ceaf) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
 bool wok_char_is_word(int32_t c) {
@@ -77,7 +86,8 @@ bool wok_char_is_word(int32_t c) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
+    case UTF8PROC_CATEGORY_PC:
+        return true;
     default: /* joiners, and the circled and squared letters (Other_Alphabetic) */
         return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
                (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
@@ -90,7 +100,8 @@ int wok_char_decompose(int32_t c, int32_t out[WOK_MAX_DECOMPOSITION]) {
     for (size_t i = 0; c >= 0x10000 && i < COUNT(peer_whole); i++)
         if (c >= peer_whole[i].first && c <= peer_whole[i].last) return 1;
     int boundary = 0;
-    utf8proc_ssize_t n = utf8proc_decompose_char(c, out, WOK_MAX_DECOMPOSITION, UTF8PROC_DECOMPOSE, &boundary);
+    utf8proc_ssize_t n =
+        utf8proc_decompose_char(c, out, WOK_MAX_DECOMPOSITION, UTF8PROC_DECOMPOSE, &boundary);
     if (n >= 1 && n <= WOK_MAX_DECOMPOSITION) return (int)n;
     out[0] = c;
     return 1;

@@ -84,13 +84,13 @@ typedef enum wok_truncation {
 } wok_truncation;
 
 typedef struct wok_encode_options {
-    size_t size;               /* sizeof(wok_encode_options); zero means the default everywhere */
-    bool no_special_tokens;    /* leave out [CLS] and [SEP] */
-    bool specials_are_text;    /* "[SEP]" in the text is four words, not the token: for text of unknown origin.
+    size_t size;            /* sizeof(wok_encode_options); zero means the default everywhere */
+    bool no_special_tokens; /* leave out [CLS] and [SEP] */
+    bool specials_are_text; /* "[SEP]" in the text is four words, not the token: for text of unknown origin.
                                   Default: the token, as tokenizer.json's added_tokens say and Hugging Face does.
                                   Added tokens that are not special stay recognised. */
-    bool offsets;              /* record where every token stands in the text */
-    int32_t max_length;        /* tokens at most, special ones included; 0: no limit */
+    bool offsets;           /* record where every token stands in the text */
+    int32_t max_length;     /* tokens at most, special ones included; 0: no limit */
     wok_truncation truncation; /* how max_length is kept: tokens are taken off the end */
     int32_t pad_length;        /* pad at the end to this many tokens; 0: do not */
     int32_t pad_multiple;      /* pad at the end to a multiple of this; 0: do not */
@@ -112,7 +112,15 @@ WOK_API wok_status wok_tokenizer_encode(const wok_tokenizer *tokenizer, const wo
                                         const char *text, size_t length, const char *pair, size_t pair_length,
                                         wok_encoding *encoding);
 
-/* Of the last wok_tokenizer_encode, valid until the next one. Arrays of wok_encoding_size elements. */
+/* A request in JSON, as `wok tokenize --jsonl` and servers get it: {"text": "...", "pair": "...", "max_length": 12,
+ * "truncation": "longest_first" | "only_first" | "only_second" | "do_not_truncate" | true | false,
+ * "add_special_tokens": true, "offsets": false}. Only "text" is needed. As in transformers: max_length alone truncates
+ * longest first, truncation alone at the tokenizer's own maximum. Unknown members and wrong types are errors
+ * (WOK_ERR_FORMAT). */
+WOK_API wok_status wok_tokenizer_encode_json(const wok_tokenizer *tokenizer, const char *json, size_t bytes,
+                                             wok_encoding *encoding);
+
+/* Of the last call that encoded, valid until the next one. Arrays of wok_encoding_size elements. */
 WOK_API size_t wok_encoding_size(const wok_encoding *encoding);
 WOK_API const int32_t *wok_encoding_ids(const wok_encoding *encoding);
 /* 0 for the first text and its frame, 1 for the second. Padding: 0. */
