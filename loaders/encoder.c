@@ -24,9 +24,9 @@ static wok_value lookup(const wok_nn *nn, const char *name, wok_value rows, wok_
     return wok_nn_op(nn, "Gather", name, (wok_value[]){rows, ids}, 2);
 }
 
-/* position_ids[:, :sequence]: all of what a caller gives, the front of the default. The table was found to have so many
- * rows: a damaged config cannot ask for more memory than the file has. */
-static wok_value position_ids(const wok_nn *nn, wok_value input_ids, int64_t positions) {
+/* 0, 1, ..., positions - 1 as the default of position_ids. The table was found to have so many rows: a damaged config
+ * cannot ask for more memory than the file has. */
+static wok_value position_input(const wok_nn *nn, int64_t positions) {
     if (wok_model_failed(nn->model)) return WOK_ABSENT;
     wok_ctx *ctx = wok_model_ctx(nn->model);
     size_t bytes = (size_t)positions * sizeof(int64_t);
@@ -38,27 +38,34 @@ static wok_value position_ids(const wok_nn *nn, wok_value input_ids, int64_t pos
     for (int64_t i = 0; i < positions; i++) row[i] = i;
     wok_value ids = optional_input(nn, "position_ids", row, positions);
     wok_ctx_release(ctx, row, bytes);
+    return ids;
+}
+
+/* position_ids[:, :sequence]: all of what a caller gives, the front of the default. */
+static wok_value cut_positions(const wok_nn *nn, wok_value positions, wok_value input_ids) {
     wok_value length = wok_nn_op(nn, "Shape", "embeddings.sequence", &input_ids, 1);
     wok_node_set_int(nn->model, wok_graph_last(nn->model), "start", 1);
     wok_value zero = wok_nn_ints(nn, "embeddings.zero", (int64_t[]){0}, 1);
     wok_value one = wok_nn_ints(nn, "embeddings.one", (int64_t[]){1}, 1);
-    return wok_nn_op(nn, "Slice", "embeddings.position_ids", (wok_value[]){ids, zero, length, one}, 4);
+    return wok_nn_op(nn, "Slice", "embeddings.position_ids", (wok_value[]){positions, zero, length, one}, 4);
 }
 
-wok_value wok_encoder_embed(const wok_nn *nn, const wok_encoder_config *config) {
+wok_value wok_encoder_embed(const wok_nn *nn, const wok_encoder_config *config, wok_value *mask) {
+    static const char word[] = "embeddings.word_embeddings", type[] = "embeddings.token_type_embeddings",
+                      position[] = "embeddings.position_embeddings";
+    bool typed = config->types > 0;
+    wok_value words = table(nn, word, config->vocabulary, config->width);
+    wok_value places = table(nn, position, config->positions, config->width);
+    wok_value kinds = typed ? table(nn, type, config->types, config->width) : WOK_ABSENT;
     wok_value ids = wok_graph_input(nn->model, "input_ids", WOK_I64, 2, (int64_t[]){-1, -1},
                                     (const char *[]){"batch", "sequence"});
-    wok_value words = table(nn, "embeddings.word_embeddings", config->vocabulary, config->width);
-    wok_value rows = table(nn, "embeddings.position_embeddings", config->positions, config->width);
-    wok_value sum = lookup(nn, "embeddings.word_embeddings", words, ids);
-    if (config->types > 0) {
-        wok_value types = table(nn, "embeddings.token_type_embeddings", config->types, config->width);
-        types = lookup(nn, "embeddings.token_type_embeddings", types,
-                       optional_input(nn, "token_type_ids", (int64_t[]){0}, 1));
-        sum = wok_nn_op(nn, "Add", "embeddings.token_type_embeddings", (wok_value[]){sum, types}, 2);
-    }
-    wok_value positions = lookup(nn, "embeddings.position_embeddings", rows, position_ids(nn, ids, config->positions));
-    sum = wok_nn_op(nn, "Add", "embeddings.position_embeddings", (wok_value[]){sum, positions}, 2);
+    *mask = optional_input(nn, "attention_mask", (int64_t[]){1}, 1);
+    wok_value type_ids = typed ? optional_input(nn, "token_type_ids", (int64_t[]){0}, 1) : WOK_ABSENT;
+    wok_value position_ids = position_input(nn, config->positions);
+    wok_value sum = lookup(nn, word, words, ids);
+    if (typed) sum = wok_nn_op(nn, "Add", type, (wok_value[]){sum, lookup(nn, type, kinds, type_ids)}, 2);
+    position_ids = cut_positions(nn, position_ids, ids);
+    sum = wok_nn_op(nn, "Add", position, (wok_value[]){sum, lookup(nn, position, places, position_ids)}, 2);
     return wok_nn_layer_norm(nn, sum, "embeddings.LayerNorm", config->width, config->epsilon, NULL);
 }
 
@@ -87,8 +94,7 @@ typedef struct shared {
 } shared;
 
 /* (1 - mask) * lowest, as PyTorch's models make it. */
-static wok_value key_bias(const wok_nn *nn) {
-    wok_value mask = optional_input(nn, "attention_mask", (int64_t[]){1}, 1);
+static wok_value key_bias(const wok_nn *nn, wok_value mask) {
     wok_value axes = wok_nn_ints(nn, "mask.axes", (int64_t[]){1, 2}, 2);
     mask = wok_nn_op(nn, "Unsqueeze", "mask", (wok_value[]){mask, axes}, 2);
     mask = wok_nn_op(nn, "Cast", "mask", &mask, 1);
@@ -165,9 +171,9 @@ static wok_value layer(const shared *s, wok_value x, const char *prefix, const w
 }
 
 wok_value wok_encoder_layers(const wok_nn *nn, const wok_encoder_config *config, const wok_encoder_names *names,
-                             wok_value hidden, const char *output) {
+                             wok_value hidden, wok_value mask, const char *output) {
     int64_t depth = config->width / config->heads;
-    shared s = {nn, config, key_bias(nn), WOK_ABSENT, WOK_ABSENT, WOK_ABSENT};
+    shared s = {nn, config, key_bias(nn, mask), WOK_ABSENT, WOK_ABSENT, WOK_ABSENT};
     s.split = wok_nn_ints(nn, "attention.split", (int64_t[]){0, 0, config->heads, depth}, 4);
     s.join = wok_nn_ints(nn, "attention.join", (int64_t[]){0, 0, config->width}, 3);
     s.root = wok_nn_scalar(nn, "attention.root", sqrtf((float)depth));

@@ -18,14 +18,13 @@ typedef struct wok_encoder_names {
     const char *query, *key, *value, *attention_out, *attention_norm, *inner, *outer, *output_norm;
 } wok_encoder_names;
 
-/* Declares input_ids [batch,sequence] (i64) and the optional inputs, and returns the embeddings' sum, normalised:
- * word + position (+ token type). Optional inputs are constants that broadcast: token types [[0]], and the positions
- * 0, 1, ... as one row, cut to the sequence. */
-wok_value wok_encoder_embed(const wok_nn *nn, const wok_encoder_config *config);
-/* The layers over hidden [batch,sequence,width]; declares the optional attention_mask (1: look at it, 0: do not). The last
- * layer's result is called `output` (NULL: a fresh name). */
+/* Declares input_ids [batch,sequence] (i64) and the optional inputs attention_mask (1: look at it, 0: do not),
+ * token_type_ids, position_ids, and returns the embeddings' sum, normalised: word + token type + position. The defaults are
+ * constants that broadcast: mask [[1]], types [[0]], and the positions 0, 1, ... as one row that is cut to the sequence. */
+wok_value wok_encoder_embed(const wok_nn *nn, const wok_encoder_config *config, wok_value *mask);
+/* The layers over hidden [batch,sequence,width]. The last one's result is called `output` (NULL: a fresh name). */
 wok_value wok_encoder_layers(const wok_nn *nn, const wok_encoder_config *config, const wok_encoder_names *names,
-                             wok_value hidden, const char *output);
+                             wok_value hidden, wok_value mask, const char *output);
 /* The model's output [batch,sequence,width]. */
 void wok_encoder_output(const wok_nn *nn, const wok_encoder_config *config, wok_value hidden);
 /* hidden[:, 0] */

@@ -13,8 +13,8 @@ static const wok_encoder_names names = {.layer = "encoder.layer",
 
 void wok_build_bert(const wok_nn *nn, const wok_encoder_config *config) {
     bool pools = config->classifies || wok_nn_has(nn, "pooler.dense.weight");
-    wok_value hidden = wok_encoder_embed(nn, config);
-    hidden = wok_encoder_layers(nn, config, &names, hidden, "last_hidden_state");
+    wok_value mask, hidden = wok_encoder_embed(nn, config, &mask);
+    hidden = wok_encoder_layers(nn, config, &names, hidden, mask, "last_hidden_state");
     if (!config->classifies) wok_encoder_output(nn, config, hidden);
     if (!pools) return;
     wok_value first = wok_encoder_first_token(nn, hidden);

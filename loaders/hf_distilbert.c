@@ -12,8 +12,8 @@ static const wok_encoder_names names = {.layer = "transformer.layer",
                                         .output_norm = "output_layer_norm"};
 
 void wok_build_distilbert(const wok_nn *nn, const wok_encoder_config *config) {
-    wok_value hidden = wok_encoder_embed(nn, config);
-    hidden = wok_encoder_layers(nn, config, &names, hidden, "last_hidden_state");
+    wok_value mask, hidden = wok_encoder_embed(nn, config, &mask);
+    hidden = wok_encoder_layers(nn, config, &names, hidden, mask, "last_hidden_state");
     if (!config->classifies) {
         wok_encoder_output(nn, config, hidden);
         return;
