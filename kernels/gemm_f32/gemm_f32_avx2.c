@@ -1,0 +1,150 @@
+/* gemm_f32_avx2.c - 6 x 16 tiles with AVX2 and FMA; gemm_f32_driver.h has the loops, gemm_f32.h layout and bound.
+ *
+ * Registers of the 6 x 16 tile: 12 accumulators (6 rows x 2 vectors), 2 vectors of B, 1 broadcast element of A.
+ *
+ *                      b[0] 8 columns   b[1] 8 columns       one step of k: 2 loads, 6 broadcasts, 12 FMA,
+ *     a[0*lda + k]     acc[0][0]        acc[0][1]            6 cycles on two FMA ports
+ *     ...
+ *     a[5*lda + k]     acc[5][0]        acc[5][1]
+ *
+ * Row tails: each height 1 .. 6 is an instance of its own, no row is computed in vain. A product of 1, 2 or 3 rows takes
+ * 4, 2 or 2 panels at once instead: 8 to 12 chains hide the latency of FMA, and as many streams of B more of the latency
+ * of memory. Column tails: the packed zeros are computed with, masks guard bias, residual and C.
+ *
+ * Bound: FMA for M >= 6, reading B below. */
+#include "gemm_f32_driver.h"
+#include "../math_avx2.h"
+
+enum { PANEL = WOK_GEMM_F32_PANEL, LANES = 8 };
+
+/* Every loop over registers must be unrolled whole, or the accumulators become an array in memory. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+WOK_INLINE void finish_in_registers(const wok_gemm_f32_tile *t, __m256 acc[][8], const int rows, const int vectors) {
+    if (t->bias) UNROLL for (int v = 0; v < vectors; v++) {
+        const __m256 bias = _mm256_loadu_ps(t->bias + v * LANES);
+        UNROLL for (int i = 0; i < rows; i++) acc[i][v] = _mm256_add_ps(acc[i][v], bias);
+    }
+    if (t->residual) UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+        acc[i][v] = _mm256_add_ps(acc[i][v], _mm256_loadu_ps(t->residual + i * t->ldr + v * LANES));
+    if (t->epilogue->act == WOK_ACT_CLAMP) {
+        const __m256 lo = _mm256_set1_ps(t->epilogue->lo), hi = _mm256_set1_ps(t->epilogue->hi);
+        UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+            acc[i][v] = wok_clamp_avx2(acc[i][v], lo, hi);
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+        _mm256_storeu_ps(t->c + i * t->ldc + v * LANES, acc[i][v]);
+}
+
+/* rows, panels and stream are constants in every instance. */
+WOK_INLINE void run_tile(const wok_gemm_f32_tile *t, const int rows, const int panels, const bool stream) {
+    const int vectors = 2 * panels;
+    __m256 acc[6][8];
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+        acc[i][v] = t->first ? _mm256_setzero_ps() : _mm256_load_ps(t->acc + (v / 2 * rows + i) * PANEL + v % 2 * LANES);
+
+    const float *a = t->a, *b = t->b, *next = t->next;
+    const int64_t lda = t->lda, panel = t->panel_stride;
+#define STEP(u)                                                                                                            \
+    do {                                                                                                                   \
+        __m256 x, y[8];                                                                                                    \
+        UNROLL for (int v = 0; v < vectors; v++) y[v] = _mm256_load_ps(b + (u) * PANEL + v / 2 * panel + v % 2 * LANES);  \
+        UNROLL for (int i = 0; i < rows; i++) {                                                                            \
+            x = _mm256_broadcast_ss(a + (u) + i * lda);                                                                    \
+            UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = _mm256_fmadd_ps(x, y[v], acc[i][v]);                      \
+        }                                                                                                                  \
+        if (stream) UNROLL for (int p = 0; p < panels; p++)                                                                \
+            _mm_prefetch((const char *)(b + p * panel + ((u) + WOK_GEMM_F32_AHEAD) * PANEL), _MM_HINT_T0);                 \
+    } while (0)
+    int64_t k = t->k;
+    for (; k >= 4; k -= 4, a += 4, b += 4 * PANEL, next += PANEL) {
+        if (!stream) _mm_prefetch((const char *)next, _MM_HINT_T1);
+        STEP(0);
+        STEP(1);
+        STEP(2);
+        STEP(3);
+    }
+    for (; k > 0; k--, a++, b += PANEL) STEP(0);
+#undef STEP
+
+    if (t->direct) {
+        finish_in_registers(t, acc, rows, vectors);
+        return;
+    }
+    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+        _mm256_store_ps(t->acc + (v / 2 * rows + i) * PANEL + v % 2 * LANES, acc[i][v]);
+}
+
+static void finish(const wok_gemm_f32_tile *t, int64_t rows, int64_t panels) {
+    const __m256 lo = _mm256_set1_ps(t->epilogue->lo), hi = _mm256_set1_ps(t->epilogue->hi);
+    for (int64_t n = 0; n < t->columns; n += LANES) {
+        const __m256i mask = wok_mask_avx2(t->columns - n);
+        const __m256 bias = t->bias ? _mm256_maskload_ps(t->bias + n, mask) : _mm256_setzero_ps();
+        const float *acc = t->acc + n / PANEL * rows * PANEL + n % PANEL;
+        for (int64_t i = 0; i < rows; i++) {
+            __m256 x = _mm256_load_ps(acc + i * PANEL);
+            if (t->bias) x = _mm256_add_ps(x, bias);
+            if (t->residual) x = _mm256_add_ps(x, _mm256_maskload_ps(t->residual + i * t->ldr + n, mask));
+            _mm256_maskstore_ps(t->c + i * t->ldc + n, mask, wok_act_avx2(x, t->epilogue->act, lo, hi));
+        }
+    }
+    (void)panels;
+}
+
+#define TILE(rows, panels)                                                                                                 \
+    static void many_##rows##_##panels(const wok_gemm_f32_tile *t) { run_tile(t, rows, panels, false); }
+#define STREAM(rows, panels)                                                                                               \
+    static void small_##rows##_##panels(const wok_gemm_f32_tile *t) { run_tile(t, rows, panels, true); }
+TILE(1, 1)
+TILE(2, 1)
+TILE(3, 1)
+TILE(4, 1)
+TILE(5, 1)
+TILE(6, 1)
+STREAM(1, 1)
+STREAM(1, 2)
+STREAM(1, 3)
+STREAM(1, 4)
+STREAM(2, 1)
+STREAM(2, 2)
+STREAM(3, 1)
+STREAM(3, 2)
+STREAM(4, 1)
+STREAM(5, 1)
+STREAM(6, 1)
+
+static const signed char small_width[] = {1, 4, 2, 2, 1, 1, 1};
+static const wok_gemm_f32_tiles tiles = {
+    .mr = 6,
+    .width = 1,
+    .kc = 384,
+    .small_rows = 6,
+    .small_width = small_width,
+    .many = {{0}, {0, many_1_1}, {0, many_2_1}, {0, many_3_1}, {0, many_4_1}, {0, many_5_1}, {0, many_6_1}},
+    .small = {{0},
+              {0, small_1_1, small_1_2, small_1_3, small_1_4},
+              {0, small_2_1, small_2_2},
+              {0, small_3_1, small_3_2},
+              {0, small_4_1},
+              {0, small_5_1},
+              {0, small_6_1}},
+    .finish = finish,
+};
+
+static void run(const wok_gemm_f32_args *args, const wok_parallel *parallel) {
+    wok_gemm_f32_drive(args, &tiles, parallel);
+}
+
+const wok_gemm_f32_kernel wok_gemm_f32_6x16__avx2 = {
+    .base = {"wok_gemm_f32_6x16__avx2", WOK_ISA_avx2, 0, wok_gemm_f32_accept},
+    .layout = WOK_GEMM_F32_LAYOUT,
+    .mr = 6,
+    .nr = PANEL,
+    .packed_bytes = wok_gemm_f32_packed_bytes,
+    .pack = wok_gemm_f32_pack,
+    .run = run,
+};
