@@ -105,6 +105,20 @@ def table(name, kind, comment, rows):
     print("};\n")
 
 
+def word_ranges():
+    r"""\w of the peer's regular expressions among code points that this Python's tables do not have yet."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
+    tokenizer.add_tokens([tokenizers.AddedToken("ab", single_word=True, normalized=False)])
+    ranges = []
+    for c in CODES:
+        if unicodedata.category(chr(c)) == "Cn" and len(tokenizer.encode(chr(c) + "ab").ids) == 1:
+            if ranges and ranges[-1][1] == c - 1:
+                ranges[-1][1] = c
+            else:
+                ranges.append([c, c])
+    return ranges
+
+
 def main():
     needed, right = overrides()
     print(f"""/* unicode_peer.h - where Hugging Face tokenizers' Unicode tables differ from today's Unicode.
@@ -115,6 +129,8 @@ def main():
           "combining class 0.", ["0x%X, 0x%X, PEER_%s" % tuple(r) for r in merge(needed, right)])
     table("peer_lower", "peer_lower", "Lower-case pairs younger than Unicode 14: first, last, what to add.",
           ["0x%X, 0x%X, %d" % tuple(r) for r in lower_ranges()])
+    table("peer_word", "peer_range", "Letters, marks and digits younger than Unicode 14; ascending.",
+          ["0x%X, 0x%X" % tuple(r) for r in word_ranges()])
     # Decompositions younger than the peer's table. Unicode 13: U+11938; Unicode 16: the rest.
     young = [0x105C9, 0x105E4, 0x11383, 0x11385, 0x1138E, 0x11391, 0x113C5, 0x113C7, 0x113C8, 0x11938,
              *range(0x16121, 0x16129), *range(0x16D68, 0x16D6B)]

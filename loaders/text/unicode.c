@@ -18,6 +18,12 @@ struct peer_range {
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+static bool peer_has(const struct peer_range *ranges, size_t count, int32_t c) {
+    for (size_t i = 0; i < count && c >= ranges[i].first; i++)
+        if (c <= ranges[i].last) return true;
+    return false;
+}
+
 static const struct peer_class *peer_find(int32_t c) {
     size_t low = 0, high = COUNT(peer_classes);
     while (low < high) {
@@ -88,17 +94,17 @@ bool wok_char_is_word(int32_t c) {
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_PC:
         return true;
-    default: /* joiners, and the circled and squared letters (Other_Alphabetic) */
+    default: /* joiners, the circled and squared letters (Other_Alphabetic), and what utf8proc may not know yet */
         return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
-               (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+               (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189) ||
+               peer_has(peer_word, COUNT(peer_word), c);
     }
 }
 
 int wok_char_decompose(int32_t c, int32_t out[WOK_MAX_DECOMPOSITION]) {
     out[0] = c;
     if (c < 0xc0) return 1;
-    for (size_t i = 0; c >= 0x10000 && i < COUNT(peer_whole); i++)
-        if (c >= peer_whole[i].first && c <= peer_whole[i].last) return 1;
+    if (c >= 0x10000 && peer_has(peer_whole, COUNT(peer_whole), c)) return 1;
     int boundary = 0;
     utf8proc_ssize_t n =
         utf8proc_decompose_char(c, out, WOK_MAX_DECOMPOSITION, UTF8PROC_DECOMPOSE, &boundary);
