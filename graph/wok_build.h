@@ -108,6 +108,10 @@ WOK_API bool wok_model_failed(const wok_model *model);
  * unless options->allow_unsupported. On failure the model is only good for wok_model_free. */
 WOK_API wok_status wok_model_finish(wok_model *model, const wok_load_options *options);
 
+/* A full-size model with random weights, finished: "bert-base", "distilbert", "resnet18", "mobilenet_v2". The weights are a
+ * function of the seed, the same everywhere. */
+WOK_API wok_status wok_model_synthetic(wok_ctx *ctx, const char *arch, uint64_t seed, wok_model **model);
+
 /* ---- reading back ------------------------------------------------------------------------------------------------- */
 
 typedef enum wok_attr_kind {
