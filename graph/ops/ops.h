@@ -123,6 +123,37 @@ void wok_copy_strided(void *y, const void *x, const int64_t *dims, const int64_t
 /* Row-major steps of dims. */
 void wok_row_major(const int64_t *dims, int rank, int64_t *step);
 
+/* ---- sliding windows (window.c): what convolution and pooling have in common ------------------------------------------- */
+
+enum { WOK_WINDOW_MAX = WOK_MAX_RANK - 2 };
+
+typedef struct wok_window {
+    int rank; /* spatial dimensions */
+    int64_t kernel[WOK_WINDOW_MAX], stride[WOK_WINDOW_MAX], dilation[WOK_WINDOW_MAX];
+    int64_t begin[WOK_WINDOW_MAX], end[WOK_WINDOW_MAX]; /* pads */
+    int64_t in[WOK_WINDOW_MAX], out[WOK_WINDOW_MAX];
+    enum { WOK_PAD_GIVEN, WOK_PAD_VALID, WOK_PAD_UPPER, WOK_PAD_LOWER } pad;
+    bool ceil_mode;
+} wok_window;
+
+/* Attributes kernel_shape, strides, dilations, pads, auto_pad, ceil_mode. kernel: where kernel_shape is absent (NULL: it
+ * must be there). NULL, or a sentence about what is wrong. */
+const char *wok_window_read(const wok_ir_node *node, int rank, const int64_t *kernel, wok_window *window);
+/* Output sizes (and the pads of auto_pad) for input sizes that may be symbols. */
+wok_status wok_window_infer(wok_infer *infer, wok_window *window, const int64_t *in);
+/* The same at run time from sizes that were inferred: fills in, out and the pads. */
+void wok_window_set(wok_window *window, const int64_t *in, const int64_t *out);
+/* The element of the input's spatial dimensions that tap `tap` of output position `at` (both linear) reads; -1: padding. */
+int64_t wok_window_source(const wok_window *window, int64_t at, int64_t tap);
+/* Whether that tap lies inside the padded input (windows of ceil_mode may reach beyond it). */
+bool wok_window_padded(const wok_window *window, int64_t at, int64_t tap);
+
+/* ---- matrix products, convolution (matmul.c, gemm.c) ------------------------------------------------------------------- */
+
+/* act, lo, hi of a fused node. False for an activation that does not exist. */
+bool wok_read_activation(const wok_ir_node *node, wok_act *act, float *lo, float *hi);
+static inline size_t wok_align_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+
 /* ---- accept ------------------------------------------------------------------------------------------------------------- */
 
 /* NULL where the input is f32. */
