@@ -71,8 +71,8 @@ void wok_ctx_log(wok_ctx *ctx, wok_log_level level, const char *format, ...) {
 static void *libc_alloc(void *user, size_t bytes, size_t alignment) {
     (void)user;
     size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : alignment;
-    if (bytes > SIZE_MAX - align) return NULL;
-    void *ptr = aligned_alloc(align, (bytes + alignment - 1) / alignment * alignment);
+    void *ptr = NULL;
+    if (posix_memalign(&ptr, align, bytes) != 0) return NULL; /* aligned_alloc wants whole multiples of the alignment */
 #ifdef MADV_HUGEPAGE
     if (ptr && align == HUGE_PAGE) madvise(ptr, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 #endif
