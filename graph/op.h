@@ -70,7 +70,7 @@ typedef struct wok_prepare {
     void *state;              /* handed to run(); allocate with wok_prepare_alloc */
     const wok_kernel *kernel; /* for explain; NULL: the implementation's own name is shown */
     uint32_t consumed;        /* bit i: constant input i was packed; run() will not look at it */
-    struct wok_program *program; /* bookkeeping of the calls below */
+    struct wok_preparing *work; /* of the calls below */
 } wok_prepare;
 
 /* Zeroed, 64-byte aligned, owned by the program, counted as packed bytes. NULL on failure (error set). */
