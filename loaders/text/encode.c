@@ -41,6 +41,7 @@ void wok_encoding_free(wok_encoding **encoding) {
     wok_ctx_release(e->ctx, e->normal, e->normal_bytes);
     wok_ctx_release(e->ctx, e->source, e->source_bytes);
     wok_ctx_release(e->ctx, e->pending, e->pending_bytes);
+    wok_ctx_release(e->ctx, e->memo, WOK_MEMO_SIZE * sizeof *e->memo);
     wok_ctx_release(e->ctx, e, sizeof *e);
     *encoding = NULL;
 }
@@ -120,22 +121,21 @@ static const uint8_t ascii_class[128] = {
     ['}'] = WOK_CHAR_PUNCT,  ['~'] = WOK_CHAR_PUNCT,
 };
 
-/* BertPreTokenizer's view of the character at `i`: space, sign, or part of a word. */
-static wok_char_class word_class(const wok_encoding *e, size_t i, size_t end, size_t *used) {
+/* BertPreTokenizer's view of the character at `i`: space, sign, or part of a word; -1 without memory. */
+static int word_class(const wok_tokenizer *t, wok_encoding *e, size_t i, size_t end, size_t *used) {
     uint8_t byte = (uint8_t)e->normal[i];
     *used = 1;
-    if (byte < 0x80) return (wok_char_class)ascii_class[byte];
-    int32_t c = wok_utf8_get(e->normal + i, end - i, used);
-    return wok_char_is_space(c)                     ? WOK_CHAR_SPACE
-           : wok_char_classify(c) == WOK_CHAR_PUNCT ? WOK_CHAR_PUNCT
-                                                    : WOK_CHAR_OTHER;
+    if (byte < 0x80) return ascii_class[byte];
+    const struct wok_memo *memo = wok_recall(t, e, wok_utf8_get(e->normal + i, end - i, used));
+    return memo ? memo->kind : -1;
 }
 
 static bool push_words(const wok_tokenizer *t, wok_encoding *e, size_t begin, size_t end) {
     size_t word = begin;
     for (size_t i = begin, used; i < end && e->piece_count <= e->piece_limit; i += used) {
-        wok_char_class kind = word_class(e, i, end, &used);
+        int kind = word_class(t, e, i, end, &used);
         if (kind == WOK_CHAR_OTHER) continue;
+        if (kind < 0) return false;
         if (i > word && !push_word(t, e, word, i)) return false;
         if (kind == WOK_CHAR_PUNCT && !push_word(t, e, i, i + used)) return false;
         word = i + used;
@@ -178,7 +178,7 @@ static void take_space(const char *text, size_t length, size_t floor, struct hit
 /* The leftmost, longest added token at or behind `from`; false at the end. Text before `from` is taken. */
 static bool next_added(const wok_tokenizer *t, const wok_encoding *e, const struct wok_trie *trie,
                        const char *text, size_t length, size_t from, struct hit *hit) {
-    if (trie->nodes == 0) return false;
+    if (trie->count == 0) return false;
     for (size_t i = from, used; i < length; i += used) {
         used = 1;
         if (trie->root[(uint8_t)text[i]] == 0) continue;

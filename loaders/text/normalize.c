@@ -72,6 +72,65 @@ static bool put_char(const wok_tokenizer *t, wok_encoding *e, int32_t c, wok_tex
     return !apart || put(e, ' ', span);
 }
 
+/* ---- the memory -------------------------------------------------------------------------------------------------------- */
+
+/* What put_char would write for c with nothing pending. */
+static void learn(const wok_tokenizer *t, int32_t c, struct wok_memo *m) {
+    int32_t parts[WOK_MAX_DECOMPOSITION] = {c}, lower[2];
+    bool apart = t->rules.handle_chinese_chars && wok_char_is_cjk(c);
+    wok_char_class kind = wok_char_classify(c);
+    *m = (struct wok_memo){.c = c, .kind = kind == WOK_CHAR_PUNCT ? WOK_CHAR_PUNCT : WOK_CHAR_OTHER};
+    if (wok_char_is_space(c)) m->kind = WOK_CHAR_SPACE;
+    if (t->rules.clean_text && kind == WOK_CHAR_DROP) return;
+    if (t->rules.clean_text && m->kind == WOK_CHAR_SPACE) parts[0] = ' ';
+    int n = t->rules.strip_accents ? wok_char_decompose(parts[0], parts) : 1;
+    if (apart) m->bytes[m->length++] = ' ';
+    for (int i = 0; i < n; i++) {
+        bool mark = t->rules.strip_accents && wok_char_classify(parts[i]) == WOK_CHAR_MARK;
+        if (mark) continue;
+        if (t->rules.strip_accents && wok_char_combining(parts[i])) m->slow = true;
+        lower[0] = parts[i];
+        int count = t->rules.lowercase ? wok_char_lower(parts[i], lower) : 1;
+        for (int k = 0; k < count; k++) {
+            if (m->length > sizeof m->bytes - 5)
+                m->slow = true;
+            else
+                m->length += (uint8_t)wok_utf8_put(lower[k], m->bytes + m->length);
+        }
+    }
+    if (apart) m->bytes[m->length++] = ' ';
+}
+
+const struct wok_memo *wok_recall(const wok_tokenizer *t, wok_encoding *e, int32_t c) {
+    if (!e->memo) {
+        e->memo = wok_ctx_alloc(e->ctx, WOK_MEMO_SIZE * sizeof *e->memo);
+        if (!e->memo) {
+            wok_encoding_fail(e, WOK_ERR_MEMORY, "no memory for an encoding");
+            return NULL;
+        }
+        for (int i = 0; i < WOK_MEMO_SIZE; i++) e->memo[i].c = -1;
+    }
+    struct wok_memo *m = &e->memo[c % WOK_MEMO_SIZE];
+    if (m->c != c) learn(t, c, m);
+    return m;
+}
+
+static bool put_remembered(const wok_tokenizer *t, wok_encoding *e, int32_t c, wok_text_span span) {
+    const struct wok_memo *m = wok_recall(t, e, c);
+    if (!m) return false;
+    if (m->slow || e->pending_count > 0) return put_char(t, e, c, span);
+    if (!WOK_RESERVE(e, normal, e->normal_used + sizeof m->bytes)) return false;
+    memcpy(e->normal + e->normal_used, m->bytes, sizeof m->bytes);
+    if (e->offsets) {
+        if (!WOK_RESERVE(e, source, e->normal_used + m->length)) return false;
+        for (size_t i = 0; i < m->length; i++) e->source[e->normal_used + i] = span;
+    }
+    e->normal_used += m->length;
+    return true;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------------ */
+
 /* Most text: one table look-up a byte. */
 static bool put_ascii(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length,
                       uint32_t base) {
@@ -115,7 +174,7 @@ bool wok_normalize(const wok_tokenizer *t, wok_encoding *e, const char *text, si
         } else {
             int32_t c = wok_utf8_get(text + i, length - i, &used);
             wok_text_span span = {base + (uint32_t)i, base + (uint32_t)(i + used)};
-            if (!put_char(t, e, c, span)) return false;
+            if (!put_remembered(t, e, c, span)) return false;
         }
         i += used;
     }

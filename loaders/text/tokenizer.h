@@ -68,6 +68,16 @@ struct wok_pending {
     wok_text_span span;
 };
 
+/* What one character beyond ASCII becomes, remembered: alphabets are small, and the Unicode tables are deep. */
+#define WOK_MEMO_SIZE 2048
+struct wok_memo {
+    int32_t c; /* -1: empty */
+    uint8_t length;
+    bool slow;    /* leaves combining characters that must be ordered: no memory can hold that */
+    uint8_t kind; /* wok_char_class of c in normalised text: OTHER, SPACE or PUNCT */
+    char bytes[17];
+};
+
 struct wok_encoding {
     const wok_tokenizer *tokenizer;
     wok_ctx *ctx;
@@ -89,6 +99,7 @@ struct wok_encoding {
     /* combining characters that wait for their canonical order */
     struct wok_pending *pending;
     size_t pending_bytes, pending_count;
+    struct wok_memo *memo; /* [WOK_MEMO_SIZE] by the low bits of c; NULL until needed */
     wok_status status;
     char error[192];
 };
@@ -102,6 +113,8 @@ bool wok_encoding_reserve(wok_encoding *e, void **ptr, size_t *bytes, size_t nee
     wok_encoding_reserve(e, (void **)&(e)->field, &(e)->field##_bytes, (count) * sizeof *(e)->field)
 
 void wok_rules_apply(wok_tokenizer *tokenizer); /* fills ascii[] from rules */
+/* The memory's entry for c > 127, filled if need be; NULL without memory. */
+const struct wok_memo *wok_recall(const wok_tokenizer *t, wok_encoding *e, int32_t c);
 /* Normalised form of text[0, length) into e->normal; base: its place in the whole text. */
 bool wok_normalize(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length, uint32_t base);
 /* Tokens of one text, appended to e->pieces. */

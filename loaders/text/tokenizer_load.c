@@ -339,7 +339,7 @@ static int32_t find(const struct wok_trie *trie, const char *text, size_t length
         node = wok_trie_step(trie, node, (uint8_t)text[i]);
         if (node == 0) return -1;
     }
-    return length > 0 ? trie->value[node] : -1;
+    return length > 0 ? trie->nodes[node].value : -1;
 }
 
 /* The arena, the table by id, and keys that point into the arena. */
@@ -371,7 +371,7 @@ static wok_status pack_texts(struct load *l) {
 
 static size_t count_values(const struct wok_trie *trie) {
     size_t count = 0;
-    for (uint32_t i = 0; i < trie->nodes; i++) count += trie->value[i] >= 0;
+    for (uint32_t i = 0; i < trie->count; i++) count += trie->nodes[i].value >= 0;
     return count;
 }
 

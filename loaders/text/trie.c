@@ -17,19 +17,19 @@ struct builder {
  * against the end of the range; gives the first of those. */
 static uint32_t take_ending(struct builder *b, uint32_t node, struct range r) {
     uint32_t rest = r.high;
-    b->trie->value[node] = -1;
+    b->trie->nodes[node].value = -1;
     for (uint32_t i = r.high; i-- > r.low;) {
         if (b->keys[i].length > r.depth)
             b->keys[--rest] = b->keys[i];
-        else if (b->trie->value[node] < 0)
-            b->trie->value[node] = b->keys[i].value;
+        else if (b->trie->nodes[node].value < 0)
+            b->trie->nodes[node].value = b->keys[i].value;
     }
     return rest;
 }
 
 static void add_child(struct builder *b, uint8_t label, struct range range) {
-    uint32_t node = b->trie->nodes++;
-    b->trie->label[node] = label;
+    uint32_t node = b->trie->count++;
+    b->trie->nodes[node].label = label;
     b->ranges[node] = range;
 }
 
@@ -53,35 +53,33 @@ static void split(struct builder *b, struct range r) {
 
 static void build(struct builder *b, uint32_t count) {
     struct wok_trie *trie = b->trie;
-    trie->nodes = 1;
-    trie->label[0] = 0;
+    trie->count = 1;
+    trie->nodes[0].label = 0;
     b->ranges[0] = (struct range){0, count, 0};
-    for (uint32_t node = 0; node < trie->nodes; node++) {
+    for (uint32_t node = 0; node < trie->count; node++) {
         struct range r = b->ranges[node];
         r.low = take_ending(b, node, r);
-        trie->first[node] = trie->nodes;
+        trie->nodes[node].first = trie->count & (WOK_TRIE_MAX - 1);
         if (r.low < r.high) split(b, r);
     }
-    trie->first[trie->nodes] = trie->nodes;
-    trie->value[0] = -1; /* the empty key matches nothing */
+    trie->nodes[trie->count] = (struct wok_trie_node){trie->count & (WOK_TRIE_MAX - 1), 0, -1};
+    trie->nodes[0].value = -1; /* the empty key matches nothing */
     memset(trie->root, 0, sizeof trie->root);
-    for (uint32_t child = trie->first[0]; child < trie->first[1]; child++)
-        trie->root[trie->label[child]] = child;
+    for (uint32_t child = 1; child < trie->nodes[1].first; child++)
+        trie->root[trie->nodes[child].label] = child;
 }
 
 wok_status wok_trie_build(wok_ctx *ctx, struct wok_trie *trie, struct wok_trie_key *keys, size_t count) {
     uint64_t room = 1;
     for (size_t i = 0; i < count; i++) room += keys[i].length;
-    if (room >= INT32_MAX || count >= INT32_MAX)
-        return wok_ctx_fail(ctx, WOK_ERR_LIMIT, "the vocabulary is larger than 2 GiB");
-    *trie = (struct wok_trie){.room = (uint32_t)room};
-    trie->first = wok_ctx_alloc(ctx, (size_t)(room + 1) * sizeof *trie->first);
-    trie->value = wok_ctx_alloc(ctx, (size_t)room * sizeof *trie->value);
-    trie->label = wok_ctx_alloc(ctx, (size_t)room);
+    if (room >= WOK_TRIE_MAX)
+        return wok_ctx_fail(ctx, WOK_ERR_LIMIT, "a vocabulary of more than %u bytes", (unsigned)WOK_TRIE_MAX);
+    *trie = (struct wok_trie){.room = (uint32_t)room + 1};
+    trie->nodes = wok_ctx_alloc(ctx, (size_t)trie->room * sizeof *trie->nodes);
     struct builder b = {.trie = trie, .keys = keys};
     b.sorted = wok_ctx_alloc(ctx, count * sizeof *b.sorted);
     b.ranges = wok_ctx_alloc(ctx, (size_t)room * sizeof *b.ranges);
-    bool good = trie->first && trie->value && trie->label && b.sorted && b.ranges;
+    bool good = trie->nodes && b.sorted && b.ranges;
     if (good) build(&b, (uint32_t)count);
     wok_ctx_release(ctx, b.sorted, count * sizeof *b.sorted);
     wok_ctx_release(ctx, b.ranges, (size_t)room * sizeof *b.ranges);
@@ -90,8 +88,6 @@ wok_status wok_trie_build(wok_ctx *ctx, struct wok_trie *trie, struct wok_trie_k
 }
 
 void wok_trie_free(wok_ctx *ctx, struct wok_trie *trie) {
-    wok_ctx_release(ctx, trie->first, ((size_t)trie->room + 1) * sizeof *trie->first);
-    wok_ctx_release(ctx, trie->value, trie->room * sizeof *trie->value);
-    wok_ctx_release(ctx, trie->label, trie->room);
+    wok_ctx_release(ctx, trie->nodes, (size_t)trie->room * sizeof *trie->nodes);
     *trie = (struct wok_trie){0};
 }
