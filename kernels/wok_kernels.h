@@ -382,33 +382,53 @@ typedef struct wok_eltwise_kernel {
 WOK_DEFINE_SELECT(eltwise)
 
 /* ---- resize: pictures, u8 and f32 --------------------------------------------------------------------------------- */
-/* Two separable passes, horizontal first. u8 is byte-equal to Pillow's fixed-point resampling (antialias on) and f32 is
- * torch's interpolate(align_corners=False). CHW_F32 resizes f32-converted u8 pixels, normalises and transposes in one
- * pass over the picture: y[c][i][j] = resized * scale[c] + shift[c]. */
+/* Separable resampling, pixel centres at i + 0.5 (align_corners = False). What the taps of an output pixel are:
+ *   BILINEAR  triangle;  BICUBIC  Keys' cubic, a = -0.5 with antialias and -0.75 without;  NEAREST  floor((i + 0.5) * in / out)
+ *   antialias       the filter is widened by in / out where that shrinks, and cut at the border and normalised there
+ *                   (Pillow's resize; torch's interpolate(antialias=True))
+ *   no antialias    never widened, the border pixel is repeated (torch's interpolate; OpenCV)
+ * WOK_RESIZE_U8 is Pillow's fixed-point arithmetic, byte for byte where antialias is set or the filter is NEAREST:
+ * weights rounded to 22 bits, horizontal pass first, rounded and clipped to 8 bits, then the vertical pass likewise; the
+ * other way round where in_h - out_h > max(0, 2 * (in_w - out_w)), as Pillow does since version 13.
+ * The others compute in f32, vertical pass first (fewer conversions), and equal torch's within rounding: an output
+ * differs from the reference by at most 16 * 2^-24 * max|x|, times max|scale|.
+ * No operation holds more of the picture than the rows that one output row needs. */
 
-typedef enum wok_resize_op { WOK_RESIZE_U8, WOK_RESIZE_F32, WOK_RESIZE_U8_TO_CHW_F32 } wok_resize_op;
+typedef enum wok_resize_op {
+    WOK_RESIZE_U8,      /* u8 -> u8 */
+    WOK_RESIZE_U8_UNIT, /* u8 -> u8 as WOK_RESIZE_U8, then y = u8 * scale[c] + shift[c] in f32: torchvision on pictures */
+    WOK_RESIZE_U8_F32,  /* u8 -> f32 unrounded, y = resized * scale[c] + shift[c]: torchvision on float tensors */
+    WOK_RESIZE_F32      /* f32 -> f32, scale and shift too */
+} wok_resize_op;
 typedef enum wok_resize_filter { WOK_FILTER_NEAREST, WOK_FILTER_BILINEAR, WOK_FILTER_BICUBIC } wok_resize_filter;
 
 typedef struct wok_resize_problem {
     wok_resize_op op;
     wok_resize_filter filter;
-    bool antialias; /* widen the filter when shrinking */
+    bool antialias; /* widen the filter when shrinking; NEAREST pays no heed to it */
     int64_t channels;
 } wok_resize_problem;
 
+/* Sizes are in [1, 2^24]. y must not overlap x. */
 typedef struct wok_resize_args {
     const void *x; /* [in_h][in_w][channels], rows x_stride elements apart */
     int64_t in_h, in_w, x_stride;
-    void *y; /* HWC like x, or for CHW_F32 [channels][out_h][out_w] with rows y_stride apart */
-    int64_t out_h, out_w, y_stride;
-    /* Only this window of the resized picture is computed and stored (a centre crop); the whole: 0, 0, out_h, out_w. */
+    int64_t out_h, out_w; /* of the resized picture */
+    /* Only this window of the resized picture is computed (a centre crop); the whole: 0, 0, out_h, out_w. Source pixels
+     * that it does not need are not read. */
     int64_t crop_top, crop_left, crop_h, crop_w;
-    const float *scale, *shift; /* CHW_F32: `channels` values each */
+    /* Pixel (i, j) of the window, channel c, goes to y[i * y_stride + j * y_pixel_stride + c * y_channel_stride]. Any
+     * strides that keep elements apart, negative ones too (BGR): HWC is (crop_w * channels, channels, 1), CHW is
+     * (crop_w, 1, crop_h * crop_w). */
+    void *y;
+    int64_t y_stride, y_pixel_stride, y_channel_stride;
+    const float *scale, *shift; /* `channels` values each; NULL: 1 and 0. Not used by WOK_RESIZE_U8. */
     void *workspace;            /* workspace_bytes(), aligned to 64 */
 } wok_resize_args;
 
 typedef struct wok_resize_kernel {
     wok_kernel base;
+    /* Depends on args' sizes and `threads` only; the coefficient tables are built in there by every run(). */
     size_t (*workspace_bytes)(const wok_resize_problem *problem, const wok_resize_args *args, int threads);
     void (*run)(const wok_resize_problem *problem, const wok_resize_args *args, const wok_parallel *parallel);
 } wok_resize_kernel;
