@@ -3,6 +3,8 @@
 WOK_PACKAGES_BUILD="gcc libc6-dev cmake ninja-build pkg-config libjsmn-dev libutf8proc-dev libturbojpeg0-dev libspng-dev"
 WOK_PACKAGES_DEMO="$WOK_PACKAGES_BUILD python3 python3-pip ca-certificates"
 WOK_PACKAGES_TEST="$WOK_PACKAGES_DEMO git g++ libcriterion-dev libopenblas-dev clang libclang-rt-14-dev llvm binutils python3-venv"
+# A processor with AVX-512, emulated (tests/emulate): only where this one has none.
+WOK_PACKAGES_EMULATE="bochs bochsbios vgabios bochs-term grub-pc-bin grub-common xorriso mtools cpio"
 
 # Installs what is missing; without root it only says what to install.
 wok_install() {

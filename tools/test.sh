@@ -34,6 +34,17 @@ run_tests gcc
 step "archive: symbols, instruction sets, static constructors"
 sh "$root/tools/check_archive.sh" "$work/gcc"
 
+step "AVX-512 kernels on an emulated processor"
+if "$work/gcc/wok" cpu | grep -q '^  avx512 '; then
+    echo "not needed: this processor has AVX-512"
+else
+    wok_install $WOK_PACKAGES_EMULATE
+    cmake -S "$root" -B "$work/static" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWOK_TESTS=ON -DWOK_TEXT=OFF \
+        -DWOK_IMAGE=OFF -DWOK_TOOLS=OFF -DCMAKE_EXE_LINKER_FLAGS=-static >"$work/static.log" 2>&1
+    cmake --build "$work/static" -j "$jobs" --target checkwok >>"$work/static.log" 2>&1
+    WOK_EMULATE_DIR=$work/emulate sh "$root/tests/emulate/run.sh" "$work/static/checkwok" --isa avx512 --quick
+fi
+
 step "whole models against PyTorch, TensorFlow and ONNX Runtime"
 if [ -d "$root/../shared/fixtures" ]; then
     [ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
