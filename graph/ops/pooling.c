@@ -1,4 +1,4 @@
-/* pool.c - max and average pooling: ONNX's (NCHW, any rank and type, indices), and wok's on NHWC pictures. */
+/* pooling.c - max and average pooling: ONNX's (NCHW, any rank and type, indices), and wok's on NHWC pictures. */
 #include "ops.h"
 
 #include <math.h>
