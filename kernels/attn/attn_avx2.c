@@ -96,14 +96,14 @@ static float attn_softmax(float *t, int64_t keys, float scale, const float *bias
     float new_max = wok_max_avx2(_mm256_max_ps(m0, m1)), origin = new_max == -INFINITY ? 0 : new_max;
     __m256 x0 = _mm256_set1_ps(origin), s0 = _mm256_setzero_ps(), s1 = s0;
     for (int64_t j = 0; j < keys; j += ATTN_PANEL) {
-        __m256 p0 = wok_exp_avx2(_mm256_sub_ps(_mm256_load_ps(t + j), x0));
-        __m256 p1 = wok_exp_avx2(_mm256_sub_ps(_mm256_load_ps(t + j + 8), x0));
+        __m256 p0 = wok_exp_low_avx2(_mm256_sub_ps(_mm256_load_ps(t + j), x0));
+        __m256 p1 = wok_exp_low_avx2(_mm256_sub_ps(_mm256_load_ps(t + j + 8), x0));
         _mm256_store_ps(t + j, p0);
         _mm256_store_ps(t + j + 8, p1);
         s0 = _mm256_add_ps(s0, p0);
         s1 = _mm256_add_ps(s1, p1);
     }
-    float rescale = _mm256_cvtss_f32(wok_exp_avx2(_mm256_set1_ps(*max - origin)));
+    float rescale = _mm256_cvtss_f32(wok_exp_low_avx2(_mm256_set1_ps(*max - origin)));
     *sum = *sum * rescale + wok_sum_avx2(_mm256_add_ps(s0, s1));
     *max = new_max;
     return rescale;

@@ -103,11 +103,11 @@ static float attn_softmax(float *t, int64_t keys, float scale, const float *bias
     const __m512 x0 = _mm512_set1_ps(origin);
     __m512 s = _mm512_setzero_ps();
     for (int64_t j = 0; j < keys; j += ATTN_PANEL) {
-        __m512 p = wok_exp_avx512(_mm512_sub_ps(_mm512_load_ps(t + j), x0));
+        __m512 p = wok_exp_low_avx512(_mm512_sub_ps(_mm512_load_ps(t + j), x0));
         _mm512_store_ps(t + j, p);
         s = _mm512_add_ps(s, p);
     }
-    float rescale = _mm_cvtss_f32(_mm512_castps512_ps128(wok_exp_avx512(_mm512_set1_ps(*max - origin))));
+    float rescale = _mm_cvtss_f32(_mm512_castps512_ps128(wok_exp_low_avx512(_mm512_set1_ps(*max - origin))));
     *sum = *sum * rescale + wok_sum_avx512(s);
     *max = new_max;
     return rescale;

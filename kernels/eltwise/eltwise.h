@@ -1,14 +1,15 @@
 /* eltwise.h - variants of the eltwise family (contract: wok_kernels.h) and what they share.
  *
  * The bits of an element depend on its value, the operation and the variant only: body and tail of a vector loop are the
- * same instructions under a mask, so position, n and threads do not show.
+ * same instructions under a mask, so position, n and threads do not show. (Sign and payload of a NaN aside: the compiler may swap the
+ * factors of a product.)
  *
  * Against the reference (double inside, rounded once), with u = 2^-24:
  *   CLAMP SQRT RECIPROCAL NEG ABS ADD SUB MUL DIV MIN MAX, conversions   equal bits
- *   HARD_SIGMOID   4 u (1 + |p0 a| + |p1|)      HARD_SWISH   4 u |y| (+ 2^-149)
+ *   HARD_SIGMOID   4 u (1 + |p0 a| + |p1|)      HARD_SWISH   4 u |a|
  *   EXP            4 u |y|, results below 2^-126 may be 0
  *   ERF TANH       4 u |y|                      SIGMOID      6 u |y|, results below 2^-126 may be 0
- *   SILU           8 u |y| + 2^-120
+ *   SILU           8 u |y|, results below 2^-119 may be 0
  *   GELU GELU_TANH 4 u max(1, |a|)
  * Denormal operands are ordinary numbers as long as the caller's floating-point mode says so. */
 #ifndef WOK_ELTWISE_H

@@ -28,6 +28,10 @@ WOK_INLINE __m256 hard_sigmoid(__m256 a, __m256 slope, __m256 offset) {
 WOK_INLINE __m256 negate(__m256 a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
 WOK_INLINE __m256 magnitude(__m256 a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 
+WOK_INLINE __m256 silu(__m256 a) {
+    return _mm256_div_ps(a, _mm256_add_ps(_mm256_set1_ps(1), wok_exp_avx2(negate(a))));
+}
+
 /* a: 8 elements; p0 and p1: the operation's parameters */
 #define UNARY(name, formula)                                                                                           \
     static void name(const wok_eltwise_args *args, int64_t begin, int64_t end) {                                       \
@@ -53,7 +57,7 @@ UNARY(neg_range, negate(a))
 UNARY(abs_range, magnitude(a))
 UNARY(hard_sigmoid_range, hard_sigmoid(a, p0, p1))
 UNARY(hard_swish_range, _mm256_mul_ps(a, hard_sigmoid(a, _mm256_set1_ps(1.0f / 6), _mm256_set1_ps(0.5f))))
-UNARY(silu_range, _mm256_mul_ps(a, wok_sigmoid_avx2(a)))
+UNARY(silu_range, silu(a))
 
 /* ---- binary --------------------------------------------------------------------------------------------------------- */
 

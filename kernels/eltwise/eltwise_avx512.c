@@ -28,6 +28,10 @@ WOK_INLINE __m512 hard_sigmoid(__m512 a, __m512 slope, __m512 offset) {
 WOK_INLINE __m512 negate(__m512 a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
 WOK_INLINE __m512 magnitude(__m512 a) { return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a); }
 
+WOK_INLINE __m512 silu(__m512 a) {
+    return _mm512_div_ps(a, _mm512_add_ps(_mm512_set1_ps(1), wok_exp_avx512(negate(a))));
+}
+
 /* a: 16 elements; p0 and p1: the operation's parameters */
 #define UNARY(name, formula)                                                                                           \
     static void name(const wok_eltwise_args *args, int64_t begin, int64_t end) {                                       \
@@ -53,7 +57,7 @@ UNARY(neg_range, negate(a))
 UNARY(abs_range, magnitude(a))
 UNARY(hard_sigmoid_range, hard_sigmoid(a, p0, p1))
 UNARY(hard_swish_range, _mm512_mul_ps(a, hard_sigmoid(a, _mm512_set1_ps(1.0f / 6), _mm512_set1_ps(0.5f))))
-UNARY(silu_range, _mm512_mul_ps(a, wok_sigmoid_avx512(a)))
+UNARY(silu_range, silu(a))
 
 /* ---- binary --------------------------------------------------------------------------------------------------------- */
 

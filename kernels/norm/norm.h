@@ -9,12 +9,11 @@
  * The bits of a row depend on the row and its length only: column j is added in lane j % L, lanes in a fixed tree.
  * `sum` may be x or residual, like y; `sum` and y are different memory.
  *
- * Against the reference, u = 2^-24, s = 1 / sqrt(var + eps):
- *   LAYER       (4 + sqrt(cols)) u (|t| + s u max|v - mean|) + 4 u |beta|,  t = (v - mean) s gamma
- *   RMS         (4 + sqrt(cols)) u |y - beta| + 4 u |beta|
- *   SOFTMAX     (8 + sqrt(cols) + 2 (max x - x)) u y, results below 2^-126 may be 0
- *   LOG_SOFTMAX (4 + sqrt(cols)) u + 2 u |y|
- * for finite rows whose squares sum below FLT_MAX (LAYER: squared distances from the mean). */
+ * Against the reference, u = 2^-24, g = 8 + sqrt(cols), s = 1 / sqrt(var + eps), d = v - mean (RMS: d = v):
+ *   LAYER, RMS   g u s |gamma| (|d| + mean |d|) + 4 u |beta|
+ *   SOFTMAX      (g + max x - x) u y, results below 2^-126 may be 0
+ *   LOG_SOFTMAX  (g + 2 |y| + max x - x) u
+ * for rows whose d^2 sum below FLT_MAX; a row with NaN or infinities is what the formula gives. */
 #ifndef WOK_NORM_H
 #define WOK_NORM_H
 

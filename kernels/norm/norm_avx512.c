@@ -13,7 +13,8 @@ enum { LANES = 16, VECTORS = 2, STEP = LANES * VECTORS };
 /* A row, the scalars of the pass that runs, and one accumulator (two for LAYER) a vector of the step. */
 typedef struct row {
     const float *x, *residual, *bias, *gamma, *beta;
-    float *v, *y;
+    const float *values; /* v: kept in `kept`, or x itself where nothing is added */
+    float *kept, *y;
     int64_t cols;
     __m512 origin, centre, scale;
     __m512 acc[VECTORS], square[VECTORS];
@@ -63,19 +64,19 @@ WOK_INLINE void value_step(row *r, int64_t j, int64_t n, int i) {
     __m512 v = load(r->x + j, n);
     if (r->residual) v = _mm512_add_ps(v, load(r->residual + j, n));
     if (r->bias) v = _mm512_add_ps(v, load(r->bias + j, n));
-    if (r->v != r->x) store(r->v + j, n, v);
+    if (r->kept) store(r->kept + j, n, v);
     r->acc[i] = _mm512_add_ps(r->acc[i], v);
 }
 
 WOK_INLINE void deviation_step(row *r, int64_t j, int64_t n, int i) {
-    __m512 d = keep(_mm512_sub_ps(load(r->v + j, n), r->origin), n, _mm512_setzero_ps());
+    __m512 d = keep(_mm512_sub_ps(load(r->values + j, n), r->origin), n, _mm512_setzero_ps());
     r->acc[i] = _mm512_add_ps(r->acc[i], d);
     r->square[i] = _mm512_fmadd_ps(d, d, r->square[i]);
 }
 
 WOK_INLINE void affine_step(row *r, int64_t j, int64_t n, int i) {
     (void)i;
-    __m512 t = _mm512_mul_ps(_mm512_sub_ps(_mm512_sub_ps(load(r->v + j, n), r->origin), r->centre), r->scale);
+    __m512 t = _mm512_mul_ps(_mm512_sub_ps(_mm512_sub_ps(load(r->values + j, n), r->origin), r->centre), r->scale);
     if (r->gamma && r->beta)
         t = _mm512_fmadd_ps(t, load(r->gamma + j, n), load(r->beta + j, n));
     else if (r->gamma)
@@ -91,9 +92,10 @@ WOK_INLINE void layer_row(const wok_norm_args *args, int64_t index, bool centred
     r.cols = args->cols;
     if (args->residual) r.residual = args->residual + index * args->residual_stride;
     if (args->sum)
-        r.v = args->sum + index * args->sum_stride;
-    else
-        r.v = r.residual || r.bias ? r.y : (float *)(uintptr_t)r.x; /* v is x: nothing is stored */
+        r.kept = args->sum + index * args->sum_stride;
+    else if (r.residual || r.bias)
+        r.kept = r.y;
+    r.values = r.kept ? r.kept : r.x;
 
     clear(&r, 0);
     walk(&r, value_step);
@@ -118,7 +120,7 @@ WOK_INLINE void max_step(row *r, int64_t j, int64_t n, int i) {
 }
 
 WOK_INLINE __m512 weight(row *r, int64_t j, int64_t n, int i) {
-    __m512 p = wok_exp_avx512(_mm512_sub_ps(load(r->x + j, n), r->origin));
+    __m512 p = wok_exp_low_avx512(_mm512_sub_ps(load(r->x + j, n), r->origin));
     r->acc[i] = _mm512_add_ps(r->acc[i], keep(p, n, _mm512_setzero_ps()));
     return p;
 }
