@@ -43,6 +43,8 @@ wok_status wok_ctx_fail(wok_ctx *ctx, wok_status status, const char *format, ...
     int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (length >= (int)sizeof text) memcpy(text + sizeof text - 4, "...", 4);
+    for (char *c = text; *c; c++) /* names come from files: a sentence stays one line */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     memcpy(slot->text, text, sizeof text);
     return slot->status = status;
 }
