@@ -81,7 +81,7 @@ wok_status wok_encode_frame(const wok_tokenizer *t, const wok_encode_options *o,
     size_t padded = length < (size_t)o->pad_length ? (size_t)o->pad_length : length;
     if (o->pad_multiple > 0)
         padded += ((size_t)o->pad_multiple - padded % (size_t)o->pad_multiple) % (size_t)o->pad_multiple;
-    if (!WOK_RESERVE(e, rows, 3 * padded + 3) || (e->offsets && !WOK_RESERVE(e, spans, padded)))
+    if (!WOK_RESERVE(e, rows, 3 * padded + 3) || (e->offsets && !WOK_RESERVE(e, spans, padded + 1)))
         return e->status;
     e->stride = padded + 1; /* never 0, so that an empty result has pointers */
     for (int i = 0; i < frame->count; i++) {
