@@ -23,7 +23,8 @@
  *
  *     |y - ref| <= (K + 3) * eps * (S + |bias| + |residual|) + 2^-126     (before the activation)
  *
- * and the SIMD variants agree bit for bit. The clamp is exact; the other activations add the bound of their functions.
+ * and the SIMD variants agree bit for bit (which NaN comes out of several aside). The clamp is exact; the other activations
+ * multiply the error by at most 1.13 and add the bound of their functions (math_avx2.h), in which levels differ.
  */
 #ifndef WOK_CONV_F32_H
 #define WOK_CONV_F32_H

@@ -4,11 +4,13 @@
  * the last channel. A tap is a vector of channels, so a block of 16 channels walks its weights from front to back.
  *
  * An output is one FMA chain over ky, kx; taps in the padding contribute products with zero. The SIMD variants agree bit
- * for bit. Bound of every variant against the reference, eps = 2^-24, S = sum over the window of |x * w|:
+ * for bit (which NaN comes out of several aside). Bound of every variant against the reference, eps = 2^-24, S = sum over
+ * the window of |x * w|:
  *
  *     |y - ref| <= (kernel_h * kernel_w + 3) * eps * (S + |bias| + |residual|) + 2^-126     (before the activation)
  *
- * The clamp is exact; the other activations add the bound of their functions (math_avx2.h).
+ * The clamp is exact; the other activations multiply the error by at most 1.13 and add the bound of their functions
+ * (math_avx2.h), in which levels differ.
  *
  * Work is split by output rows, and by blocks of channels where there are fewer rows than threads want.
  */

@@ -7,11 +7,13 @@
  *     input row ky      x0  x1  x2  x3  x4  x5            stride 1: output j takes columns j .. j + 2
  *     output            y0: x0 w0 + x1 w1 + x2 w2    y1: x1 w0 + x2 w1 + x3 w2   ...
  *
- * Channels are the inner loop, so memory is read pixel by pixel from front to back. Rows of the window above and below the
- * picture read a vector of zeros. Everything else takes one pixel at a time: columns whose window reaches over a side,
- * other window sizes, dilation, and a last block of fewer than 16 channels (masked loads and stores).
+ * A task takes rows one after the other; in a row, blocks of 16 channels; in a block, tiles of pixels. What lies outside
+ * the picture is read from a vector of zeros: rows by a pointer with step 0, columns in a second instance of the tile that
+ * also serves the last, narrower tile. Other windows, dilation, and a last block of fewer than 16 channels (masked loads
+ * and stores) take one pixel at a time.
  *
- * Bound: 18 loads of input and 6 of weights for 72 FMA (3x3, stride 1); beyond L2 it is memory. Measured: bench_conv.c.
+ * Bound: a tile of 3x3, stride 1, is 36 loads of input and 18 of weights for 72 FMA; beyond L2 it is memory. Measured on
+ * Zen 3 (52 GMAC/s a core): 20-27 GMAC/s from L2, 15-25 from L3 (bench_conv).
  */
 #include "dwconv.h"
 #include "../math_avx2.h"
@@ -20,17 +22,40 @@
 
 static const float zeros[BLOCK] __attribute__((aligned(64)));
 
+/* Where a row's results go, and the epilogue, for channels from some c on. */
+typedef struct output {
+    float *y;                    /* pixel 0 of the row, channel c */
+    const float *bias, *residual; /* channel c; pixel 0, channel c; or NULL */
+    int64_t y_stride, residual_stride;
+    __m256 lo, hi; /* infinite without a clamp, which then changes nothing */
+} output;
+
+WOK_INLINE output output_at(const wok_dwconv_row *row, int64_t c) {
+    const wok_dwconv_args *a = row->args;
+    const wok_epilogue_f32 *e = &a->epilogue;
+    const int64_t pixel = wok_dwconv_pixel(row, 0);
+    const bool clamped = e->act == WOK_ACT_CLAMP;
+    return (output){
+        .y = a->y + pixel * a->y_stride + c,
+        .bias = e->bias ? e->bias + c : NULL,
+        .residual = e->residual ? e->residual + pixel * e->residual_stride + c : NULL,
+        .y_stride = a->y_stride,
+        .residual_stride = e->residual_stride,
+        .lo = _mm256_set1_ps(clamped ? e->lo : -INFINITY),
+        .hi = _mm256_set1_ps(clamped ? e->hi : INFINITY),
+    };
+}
+
 WOK_INLINE __m256 load(const float *p, __m256i mask, const bool masked) {
     return masked ? _mm256_maskload_ps(p, mask) : _mm256_loadu_ps(p);
 }
 
-/* bias, residual, clamp and store for 8 channels from c on; other activations follow in activate(). */
-WOK_INLINE void finish(const wok_dwconv_row *row, int64_t pixel, int64_t c, __m256 x, __m256i mask, const bool masked) {
-    const wok_epilogue_f32 *e = &row->args->epilogue;
-    if (e->bias) x = _mm256_add_ps(x, load(e->bias + c, mask, masked));
-    if (e->residual) x = _mm256_add_ps(x, load(e->residual + pixel * e->residual_stride + c, mask, masked));
-    if (e->act == WOK_ACT_CLAMP) x = wok_clamp_avx2(x, _mm256_set1_ps(e->lo), _mm256_set1_ps(e->hi));
-    float *y = row->args->y + pixel * row->args->y_stride + c;
+/* Channels offset .. offset + 7 of output pixel ox; activations other than the clamp follow in activate(). */
+WOK_INLINE void finish(const output *o, int64_t ox, int offset, __m256 x, __m256i mask, const bool masked) {
+    if (o->bias) x = _mm256_add_ps(x, load(o->bias + offset, mask, masked));
+    if (o->residual) x = _mm256_add_ps(x, load(o->residual + ox * o->residual_stride + offset, mask, masked));
+    x = wok_clamp_avx2(x, o->lo, o->hi);
+    float *y = o->y + ox * o->y_stride + offset;
     if (masked)
         _mm256_maskstore_ps(y, mask, x);
     else
@@ -51,86 +76,119 @@ static __attribute__((noinline)) void activate(const wok_dwconv_row *row) {
 
 /* ---- any window, one pixel ---------------------------------------------------------------------------------------- */
 
-/* Channels [c, c + 16), or up to row->end when masked. */
-WOK_INLINE void pixel_block(const wok_dwconv_row *row, int64_t ox, int64_t c, const bool masked) {
+/* Channels [c, c + 16) of a row, up to row->end when masked. */
+WOK_INLINE void pixels_of(const wok_dwconv_row *row, const output *o, int64_t c, const bool masked) {
     const wok_dwconv_problem *p = row->problem;
     const wok_dwconv_args *a = row->args;
     const __m256i mask0 = wok_mask_avx2(row->end - c), mask1 = wok_mask_avx2(row->end - c - 8);
-    const float *w = (const float *)a->packed + c * p->kernel_h * p->kernel_w;
-    const int64_t left = ox * p->stride_w - a->pad_left;
-    __m256 c0 = _mm256_setzero_ps(), c1 = c0;
-    for (int64_t ky = 0; ky < p->kernel_h; ky++) {
-        const float *line = wok_dwconv_input(row, ky);
-        for (int64_t kx = 0; kx < p->kernel_w; kx++, w += BLOCK) {
-            const int64_t ix = left + kx * p->dilation_w;
-            const float *x = line && ix >= 0 && ix < a->in_w ? line + ix * a->x_stride + c : zeros;
-            c0 = _mm256_fmadd_ps(load(x, mask0, masked), _mm256_load_ps(w), c0);
-            c1 = _mm256_fmadd_ps(load(x + 8, mask1, masked), _mm256_load_ps(w + 8), c1);
+    for (int64_t ox = 0; ox < a->out_w; ox++) {
+        const float *w = (const float *)a->packed + c * p->kernel_h * p->kernel_w;
+        const int64_t left = ox * p->stride_w - a->pad_left;
+        __m256 c0 = _mm256_setzero_ps(), c1 = c0;
+        for (int64_t ky = 0; ky < p->kernel_h; ky++) {
+            const float *line = wok_dwconv_input(row, ky);
+            for (int64_t kx = 0; kx < p->kernel_w; kx++, w += BLOCK) {
+                const int64_t ix = left + kx * p->dilation_w;
+                const float *x = line && ix >= 0 && ix < a->in_w ? line + ix * a->x_stride + c : zeros;
+                c0 = _mm256_fmadd_ps(load(x, mask0, masked), _mm256_load_ps(w), c0);
+                c1 = _mm256_fmadd_ps(load(x + 8, mask1, masked), _mm256_load_ps(w + 8), c1);
+            }
         }
+        finish(o, ox, 0, c0, mask0, masked);
+        finish(o, ox, 8, c1, mask1, masked);
     }
-    const int64_t pixel = wok_dwconv_pixel(row, ox);
-    finish(row, pixel, c, c0, mask0, masked);
-    finish(row, pixel, c + 8, c1, mask1, masked);
 }
 
-/* Output pixels [ox, end), channels from c on. */
-static void pixels(const wok_dwconv_row *row, int64_t ox, int64_t end, int64_t begin) {
-    for (; ox < end; ox++) {
-        int64_t c = begin;
-        for (; c + BLOCK <= row->end; c += BLOCK) pixel_block(row, ox, c, false);
-        if (c < row->end) pixel_block(row, ox, c, true);
+/* A row, channels from c on. */
+static __attribute__((noinline)) void pixels(const wok_dwconv_row *row, int64_t c) {
+    for (; c < row->end; c += BLOCK) {
+        const output o = output_at(row, c);
+        if (c + BLOCK <= row->end)
+            pixels_of(row, &o, c, false);
+        else
+            pixels_of(row, &o, c, true);
     }
 }
 
 /* ---- 3x3 and 5x5, four pixels ------------------------------------------------------------------------------------- */
 
 #define EACH_PIXEL(X) X(0) X(1) X(2) X(3)
+#define EACH_TAP(X) X(0) X(1) X(2) X(3) X(4)
 #define EACH_COLUMN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10)
 
 #define DECLARE(j) __m256 c##j##0 = _mm256_setzero_ps(), c##j##1 = c##j##0;
-#define TAP(j)                                                                                                         \
+#define WEIGHT(k)                                                                                                      \
+    const __m256 w##k##0 = k < size ? _mm256_load_ps(w + k * BLOCK) : _mm256_setzero_ps();                             \
+    const __m256 w##k##1 = k < size ? _mm256_load_ps(w + k * BLOCK + 8) : _mm256_setzero_ps();
+/* Column I meets output j at weight I - j * stride. */
+#define PICK(j, half)                                                                                                  \
+    (I - j * stride == 0   ? w0##half                                                                                  \
+     : I - j * stride == 1 ? w1##half                                                                                  \
+     : I - j * stride == 2 ? w2##half                                                                                  \
+     : I - j * stride == 3 ? w3##half                                                                                  \
+                           : w4##half)
+#define MULTIPLY(j)                                                                                                    \
     if (I - j * stride >= 0 && I - j * stride < size) {                                                                \
-        const float *tap = w + (I - j * stride) * BLOCK;                                                               \
-        c##j##0 = _mm256_fmadd_ps(x0, _mm256_load_ps(tap), c##j##0);                                                   \
-        c##j##1 = _mm256_fmadd_ps(x1, _mm256_load_ps(tap + 8), c##j##1);                                               \
+        c##j##0 = _mm256_fmadd_ps(x0, PICK(j, 0), c##j##0);                                                            \
+        c##j##1 = _mm256_fmadd_ps(x1, PICK(j, 1), c##j##1);                                                            \
     }
 #define COLUMN(i)                                                                                                      \
     if (i < 3 * stride + size) {                                                                                       \
         enum { I = i };                                                                                                \
-        const __m256 x0 = _mm256_loadu_ps(x + I * step), x1 = _mm256_loadu_ps(x + I * step + 8);                       \
-        EACH_PIXEL(TAP)                                                                                                \
+        const bool outside = bordered && (left + I < 0 || left + I >= a->in_w);                                        \
+        const float *p = outside ? zeros : x + I * step;                                                               \
+        const __m256 x0 = _mm256_loadu_ps(p), x1 = _mm256_loadu_ps(p + 8);                                             \
+        EACH_PIXEL(MULTIPLY)                                                                                           \
     }
 #define FINISH(j)                                                                                                      \
-    finish(row, pixel + j, c, c##j##0, all, false);                                                                    \
-    finish(row, pixel + j, c + 8, c##j##1, all, false);
-
-/* Output pixels ox .. ox + 3, whole blocks of channels; returns the first channel left over. */
-WOK_INLINE int64_t tile(const wok_dwconv_row *row, const float *const lines[], int64_t ox, const int size,
-                        const int stride) {
-    const wok_dwconv_args *a = row->args;
-    const int64_t pixel = wok_dwconv_pixel(row, ox), left = (ox * stride - a->pad_left) * a->x_stride;
-    const __m256i all = _mm256_set1_epi32(-1);
-    int64_t c = row->begin;
-    for (; c + BLOCK <= row->end; c += BLOCK) {
-        const float *w = (const float *)a->packed + c * size * size;
-        EACH_PIXEL(DECLARE)
-        for (int ky = 0; ky < size; ky++, w += size * BLOCK) {
-            const float *x = lines[ky] ? lines[ky] + left + c : zeros;
-            const int64_t step = lines[ky] ? a->x_stride : 0;
-            EACH_COLUMN(COLUMN)
-        }
-        EACH_PIXEL(FINISH)
+    if (j < count) {                                                                                                   \
+        finish(o, ox + j, 0, c##j##0, all, false);                                                                     \
+        finish(o, ox + j, 8, c##j##1, all, false);                                                                     \
     }
-    return c;
+
+/* The rows of a window, at column 0 of the picture and some channel; a row outside it is zeros, step 0. */
+typedef struct window {
+    const float *rows[5];
+    int64_t steps[5];
+} window;
+
+/* Outputs ox .. ox + count - 1 (at most 4) of 16 channels. bordered: some windows reach over a side of the picture, or
+ * count is below 4. */
+WOK_INLINE void tile(const wok_dwconv_args *a, const output *o, const window *in, const float *w, int64_t ox,
+                     int64_t count, const int size, const int stride, const bool bordered) {
+    const __m256i all = _mm256_set1_epi32(-1);
+    const int64_t left = ox * stride - a->pad_left;
+    EACH_PIXEL(DECLARE)
+    for (int ky = 0; ky < size; ky++, w += size * BLOCK) {
+        const int64_t step = in->steps[ky];
+        const float *x = in->rows[ky] + left * step;
+        EACH_TAP(WEIGHT)
+        EACH_COLUMN(COLUMN)
+    }
+    EACH_PIXEL(FINISH)
 }
 
+/* A row, whole blocks of 16 channels; the rest is left to pixels(). */
 WOK_INLINE void row_of(const wok_dwconv_row *row, const int size, const int stride) {
-    const float *lines[5];
-    for (int ky = 0; ky < size; ky++) lines[ky] = wok_dwconv_input(row, ky);
-    pixels(row, 0, row->inner_begin, row->begin);
-    int64_t ox = row->inner_begin;
-    for (; ox + 4 <= row->inner_end; ox += 4) pixels(row, ox, ox + 4, tile(row, lines, ox, size, stride));
-    pixels(row, ox, row->args->out_w, row->begin);
+    const wok_dwconv_args *a = row->args;
+    const int64_t out_w = a->out_w;
+    int64_t c = row->begin;
+    for (; c + BLOCK <= row->end; c += BLOCK) {
+        const output o = output_at(row, c);
+        const float *w = (const float *)a->packed + c * size * size;
+        window in;
+        for (int ky = 0; ky < size; ky++) {
+            const float *line = wok_dwconv_input(row, ky);
+            in.rows[ky] = line ? line + c : zeros;
+            in.steps[ky] = line ? a->x_stride : 0;
+        }
+        for (int64_t ox = 0; ox < out_w; ox += 4)
+            if (ox >= row->inner_begin && ox + 4 <= row->inner_end)
+                tile(a, &o, &in, w, ox, 4, size, stride, false);
+            else
+                tile(a, &o, &in, w, ox, wok_min64(4, out_w - ox), size, stride, true);
+    }
+    if (c < row->end) pixels(row, c);
 }
 
 static __attribute__((noinline)) void row_3x3(const wok_dwconv_row *row) { row_of(row, 3, 1); }
@@ -150,7 +208,7 @@ static void run_row(const wok_dwconv_row *row) {
     else if (square && p->kernel_w == 5 && p->stride_w == 2)
         row_5x5_stride_2(row);
     else
-        pixels(row, 0, row->args->out_w, row->begin);
+        pixels(row, row->begin);
     if (row->args->epilogue.act != WOK_ACT_NONE && row->args->epilogue.act != WOK_ACT_CLAMP) activate(row);
 }
 
