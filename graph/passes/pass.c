@@ -197,7 +197,7 @@ bool wok_pass_scalar_operand(wok_pass_ctx *ctx, const wok_ir_node *node, double 
     return false;
 }
 
-bool wok_pass_near(double a, double b) { return fabs(a - b) <= 1e-4 * fabs(b) + 1e-12; }
+bool wok_pass_near(double a, double b) { return fabs(a - b) <= 5e-4 * fabs(b) + 1e-12; }
 
 int wok_pass_constant_ints(wok_pass_ctx *ctx, wok_value v, int64_t *out, int max) {
     if (v < 0) return -1;

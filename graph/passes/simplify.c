@@ -140,8 +140,8 @@ static void dropout(wok_pass_ctx *ctx, wok_node id) {
 
 wok_status wok_pass_simplify(wok_pass_ctx *ctx) {
     wok_graph *g = ctx->graph;
-    int count = g->node_count;
-    for (wok_node id = 0; id < count && g->status == WOK_OK; id++) {
+    /* nodes made here are looked at too: a new Transpose may join the one before it */
+    for (wok_node id = 0; id < g->node_count && g->status == WOK_OK; id++) {
         if (g->nodes[id].dead) continue;
         switch (g->nodes[id].op) {
         case WOK_OP_Identity: bypass(ctx, id); break;
