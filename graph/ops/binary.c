@@ -254,6 +254,14 @@ static bool less(const binary_job *job, int64_t a, int64_t b) {
     return job->is_signed ? a < b : (uint64_t)a < (uint64_t)b;
 }
 
+/* To the right the sign fills in; counts outside the type shift everything out. */
+static int64_t shift(const binary_job *job, int64_t a, int64_t b) {
+    bool negative = a < 0 && job->is_signed, out = b < 0 || b >= job->bits;
+    if (job->shift_left) return out ? 0 : (int64_t)((uint64_t)a << b);
+    if (out) return negative ? -1 : 0;
+    return (int64_t)(negative ? ~(~(uint64_t)a >> b) : (uint64_t)a >> b);
+}
+
 static int64_t int_op(const binary_job *job, int64_t a, int64_t b) {
     switch (job->op) {
     case WOK_OP_Add:
@@ -270,9 +278,7 @@ static int64_t int_op(const binary_job *job, int64_t a, int64_t b) {
     case WOK_OP_BitwiseAnd: return a & b;
     case WOK_OP_BitwiseOr: return a | b;
     case WOK_OP_BitwiseXor: return a ^ b;
-    case WOK_OP_BitShift:
-        if (b < 0 || b >= job->bits) return 0;
-        return (int64_t)(job->shift_left ? (uint64_t)a << b : (uint64_t)a >> b);
+    case WOK_OP_BitShift: return shift(job, a, b);
     case WOK_OP_And: return a && b;
     case WOK_OP_Or: return a || b;
     case WOK_OP_Xor: return !a != !b;

@@ -39,8 +39,7 @@ static wok_status check_vector(wok_infer *infer, int i, int64_t m) {
     return WOK_OK;
 }
 
-static wok_status infer_conv(wok_infer *infer, bool channel_last, wok_dtype dtype) {
-    const wok_type *x = infer->in[X], *w = infer->in[W];
+wok_status wok_conv_infer(wok_infer *infer, const wok_type *x, const wok_type *w, bool channel_last, wok_dtype dtype) {
     wok_window window;
     int64_t dims[WOK_MAX_RANK];
     infer->out[0].dtype = dtype;
@@ -56,12 +55,12 @@ wok_status wok_infer_conv(wok_infer *infer) {
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s input, %s weights", wok_dtype_name(infer->in[X]->dtype),
                               wok_dtype_name(infer->in[W]->dtype));
     if (infer->in[W]->rank > 0) WOK_TRY(check_vector(infer, BIAS, infer->in[W]->dims[0]));
-    return infer_conv(infer, false, infer->in[X]->dtype);
+    return wok_conv_infer(infer, infer->in[X], infer->in[W], false, infer->in[X]->dtype);
 }
 
 wok_status wok_infer_wok_conv(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));
-    WOK_TRY(infer_conv(infer, true, infer->in[X]->dtype));
+    WOK_TRY(wok_conv_infer(infer, infer->in[X], infer->in[W], true, infer->in[X]->dtype));
     const wok_type *residual = infer->in[RESIDUAL], *y = &infer->out[0];
     if (y->rank < 0) return WOK_OK;
     WOK_TRY(check_vector(infer, BIAS, y->dims[3]));
@@ -72,11 +71,6 @@ wok_status wok_infer_wok_conv(wok_infer *infer) {
             return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s is added to %s", wok_type_text(infer->graph, residual),
                                   wok_type_text(infer->graph, y));
     return WOK_OK;
-}
-
-wok_status wok_infer_conv_integer(wok_infer *infer) {
-    WOK_TRY(wok_infer_need(infer, 2));
-    return infer_conv(infer, false, WOK_I32);
 }
 
 /* ---- f32, two dimensions, on the kernels ------------------------------------------------------------------------------------ */
@@ -284,58 +278,53 @@ static wok_status nhwc_run(wok_call *call) {
 
 /* ---- reference: any rank and type ------------------------------------------------------------------------------------------- */
 
-typedef struct ref_job {
-    const wok_call *call;
-    wok_window window;
-    int64_t group_in, group_out, pixels_in, pixels_out, taps;
-    double x_zero;
-    const wok_tensor *w_zero;
-} ref_job;
+wok_status wok_conv_ref_start(wok_call *call, const wok_tensor *x, const wok_tensor *w, wok_conv_ref *ref) {
+    const wok_tensor *y = call->out[0];
+    *ref = (wok_conv_ref){.x = x, .w = w, .y = y};
+    const char *wrong = wok_window_read(call->node, x->rank - 2, w->dims + 2, &ref->window);
+    if (wrong) return wok_call_fail(call, WOK_ERR_SHAPE, "%s", wrong);
+    wok_window_set(&ref->window, x->dims + 2, y->dims + 2);
+    ref->group_in = w->dims[1];
+    ref->group_out = w->dims[0] / wok_ir_int(call->node, "group", 1);
+    ref->pixels_in = wok_dims_product(x->dims, 2, x->rank);
+    ref->pixels_out = wok_dims_product(y->dims, 2, y->rank);
+    ref->taps = wok_dims_product(w->dims, 2, w->rank);
+    return WOK_OK;
+}
 
-/* One output element: channel m, pixel `at` of picture b. Integers are exact in double up to 2^53. */
-static double ref_sum(const ref_job *job, int64_t b, int64_t m, int64_t at) {
-    const wok_tensor *x = job->call->in[X], *w = job->call->in[W];
-    int64_t first = m / job->group_out * job->group_in;
-    double sum = 0, w_zero = job->w_zero ? wok_get_f64(job->w_zero->dtype, job->w_zero->data, job->w_zero->rank ? m : 0) : 0;
-    for (int64_t tap = 0; tap < job->taps; tap++) {
-        int64_t from = wok_window_source(&job->window, at, tap);
-        for (int64_t c = 0; c < job->group_in && from >= 0; c++)
-            sum += (wok_get_f64(x->dtype, x->data, (b * x->dims[1] + first + c) * job->pixels_in + from) - job->x_zero) *
-                   (wok_get_f64(w->dtype, w->data, (m * job->group_in + c) * job->taps + tap) - w_zero);
+double wok_conv_ref_sum(const wok_conv_ref *ref, int64_t b, int64_t m, int64_t at) {
+    const wok_tensor *x = ref->x, *w = ref->w, *zero = ref->w_zero;
+    int64_t first = m / ref->group_out * ref->group_in;
+    double sum = 0, w_zero = zero ? wok_get_f64(zero->dtype, zero->data, wok_tensor_count(zero) > 1 ? m : 0) : 0;
+    for (int64_t tap = 0; tap < ref->taps; tap++) {
+        int64_t from = wok_window_source(&ref->window, at, tap);
+        for (int64_t c = 0; c < ref->group_in && from >= 0; c++)
+            sum += (wok_get_f64(x->dtype, x->data, (b * x->dims[1] + first + c) * ref->pixels_in + from) - ref->x_zero) *
+                   (wok_get_f64(w->dtype, w->data, (m * ref->group_in + c) * ref->taps + tap) - w_zero);
     }
     return sum;
 }
 
+typedef struct ref_job {
+    wok_conv_ref ref;
+    const wok_tensor *bias;
+} ref_job;
+
 static void ref_plane(void *arg, int64_t plane, int worker) {
     const ref_job *job = arg;
-    const wok_tensor *y = job->call->out[0];
-    const wok_tensor *bias = y->dtype != WOK_I32 && job->call->in_count > BIAS ? job->call->in[BIAS] : NULL;
+    const wok_tensor *y = job->ref.y;
     int64_t b = plane / y->dims[1], m = plane % y->dims[1];
-    double add = bias ? wok_get_f64(bias->dtype, bias->data, m) : 0;
+    double add = job->bias ? wok_get_f64(job->bias->dtype, job->bias->data, m) : 0;
     (void)worker;
-    for (int64_t at = 0; at < job->pixels_out; at++) {
-        double sum = ref_sum(job, b, m, at) + add;
-        wok_store_f64(y->dtype, y->data, plane * job->pixels_out + at, 1, &sum);
+    for (int64_t at = 0; at < job->ref.pixels_out; at++) {
+        double sum = wok_conv_ref_sum(&job->ref, b, m, at) + add;
+        wok_store_f64(y->dtype, y->data, plane * job->ref.pixels_out + at, 1, &sum);
     }
 }
 
-static wok_status ref_start(wok_call *call, ref_job *job) {
-    const wok_tensor *x = call->in[X], *w = call->in[W], *y = call->out[0];
-    const char *wrong = wok_window_read(call->node, x->rank - 2, w->dims + 2, &job->window);
-    if (wrong) return wok_call_fail(call, WOK_ERR_SHAPE, "%s", wrong);
-    wok_window_set(&job->window, x->dims + 2, y->dims + 2);
-    job->call = call;
-    job->group_in = w->dims[1];
-    job->group_out = w->dims[0] / wok_ir_int(call->node, "group", 1);
-    job->pixels_in = wok_dims_product(x->dims, 2, x->rank);
-    job->pixels_out = wok_dims_product(y->dims, 2, y->rank);
-    job->taps = wok_dims_product(w->dims, 2, w->rank);
-    return WOK_OK;
-}
-
 static wok_status conv_run_ref(wok_call *call) {
-    ref_job job = {0};
-    WOK_TRY(ref_start(call, &job));
+    ref_job job = {.bias = call->in_count > BIAS ? call->in[BIAS] : NULL};
+    WOK_TRY(wok_conv_ref_start(call, call->in[X], call->in[W], &job.ref));
     wok_parallel_for(call->parallel, ref_plane, &job, call->out[0]->dims[0] * call->out[0]->dims[1]);
     return WOK_OK;
 }
@@ -344,21 +333,5 @@ const wok_op_impl *const wok_impls_conv[] = {
     &(const wok_op_impl){.name = "nhwc", .accept = nhwc_accept, .prepare = conv_prepare, .workspace = nhwc_workspace,
                          .run = nhwc_run, .macs = conv_macs},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = conv_run_ref},
-    NULL,
-};
-
-/* ---- ConvInteger: x, w, x_zero_point?, w_zero_point? ------------------------------------------------------------------------ */
-
-static wok_status conv_integer_run(wok_call *call) {
-    ref_job job = {0};
-    WOK_TRY(ref_start(call, &job));
-    job.x_zero = wok_call_float(call, 2, 0);
-    job.w_zero = call->in_count > 3 ? call->in[3] : NULL;
-    wok_parallel_for(call->parallel, ref_plane, &job, call->out[0]->dims[0] * call->out[0]->dims[1]);
-    return WOK_OK;
-}
-
-const wok_op_impl *const wok_impls_conv_integer[] = {
-    &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = conv_integer_run},
     NULL,
 };

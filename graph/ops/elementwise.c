@@ -65,13 +65,6 @@ static double gelu(double x, bool by_tanh) {
     return x / 2 * (1 + erf(x / sqrt(2.0)));
 }
 
-/* Half to even, whatever the rounding mode is. */
-static double round_even(double x) {
-    double below = floor(x), rest = x - below;
-    bool up = rest > 0.5 || (rest == 0.5 && fmod(below, 2) != 0);
-    return copysign(up ? below + 1 : below, x);
-}
-
 static double clamp(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }
 
 static double unary(wok_op op, double x, const double *p) {
@@ -91,7 +84,7 @@ static double unary(wok_op op, double x, const double *p) {
     case WOK_OP_Neg: return -x;
     case WOK_OP_Reciprocal: return 1 / x;
     case WOK_OP_Relu: return x < 0 ? 0 : x;
-    case WOK_OP_Round: return round_even(x);
+    case WOK_OP_Round: return wok_round_even(x);
     case WOK_OP_Selu: return p[1] * (x < 0 ? p[0] * expm1(x) : x);
     case WOK_OP_Shrink: return x < -p[0] ? x + p[1] : x > p[0] ? x - p[1] : 0;
     case WOK_OP_Sigmoid: return sigmoid(x);

@@ -6,11 +6,6 @@
 
 /* ---- inference ---------------------------------------------------------------------------------------------------------- */
 
-static wok_status inner_mismatch(wok_infer *infer) {
-    return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s: the inner sizes differ",
-                          wok_type_text(infer->graph, infer->in[0]), wok_type_text(infer->graph, infer->in[1]));
-}
-
 static wok_status check_types(wok_infer *infer) {
     const wok_type *a = infer->in[0], *b = infer->in[1];
     if (a->dtype && b->dtype && a->dtype != b->dtype)
@@ -18,9 +13,7 @@ static wok_status check_types(wok_infer *infer) {
     return WOK_OK;
 }
 
-/* NumPy's matmul. */
-static wok_status matmul_shape(wok_infer *infer, bool trans_a, bool trans_b) {
-    const wok_type *a = infer->in[0], *b = infer->in[1];
+wok_status wok_product_infer(wok_infer *infer, const wok_type *a, const wok_type *b, bool trans_a, bool trans_b) {
     infer->out[0].dtype = a->dtype;
     if (a->rank < 0 || b->rank < 0) return WOK_OK;
     if (a->rank == 0 || b->rank == 0) return wok_infer_fail(infer, WOK_ERR_SHAPE, "a scalar is not a matrix");
@@ -28,7 +21,9 @@ static wok_status matmul_shape(wok_infer *infer, bool trans_a, bool trans_b) {
     trans_b = trans_b && b->rank > 1;
     int64_t ka = a->dims[a->rank - (trans_a ? 2 : 1)];
     int64_t kb = b->rank == 1 ? b->dims[0] : b->dims[b->rank - (trans_b ? 1 : 2)];
-    if (wok_dim_known(ka) && wok_dim_known(kb) && ka != kb) return inner_mismatch(infer);
+    if (wok_dim_known(ka) && wok_dim_known(kb) && ka != kb)
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s: the inner sizes differ", wok_type_text(infer->graph, a),
+                              wok_type_text(infer->graph, b));
     wok_type batch_a = *a, batch_b = *b;
     batch_a.rank = a->rank > 2 ? a->rank - 2 : 0;
     batch_b.rank = b->rank > 2 ? b->rank - 2 : 0;
@@ -49,7 +44,7 @@ wok_status wok_infer_matmul(wok_infer *infer) {
     if (wok_ir_int(node, "transBatchA", 0) || wok_ir_int(node, "transBatchB", 0))
         return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "transBatchA and transBatchB");
     bool fused = node->op == WOK_OP_ms_FusedMatMul;
-    return matmul_shape(infer, fused && wok_ir_int(node, "transA", 0), fused && wok_ir_int(node, "transB", 0));
+    return wok_product_infer(infer, infer->in[0], infer->in[1], fused && wok_ir_int(node, "transA", 0), fused && wok_ir_int(node, "transB", 0));
 }
 
 wok_status wok_infer_gemm(wok_infer *infer) {
@@ -59,7 +54,7 @@ wok_status wok_infer_gemm(wok_infer *infer) {
     if ((a->rank >= 0 && a->rank != 2) || (b->rank >= 0 && b->rank != 2))
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands %s and %s are not matrices", wok_type_text(infer->graph, a),
                               wok_type_text(infer->graph, b));
-    WOK_TRY(matmul_shape(infer, wok_ir_int(infer->node, "transA", 0), wok_ir_int(infer->node, "transB", 0)));
+    WOK_TRY(wok_product_infer(infer, a, b, wok_ir_int(infer->node, "transA", 0), wok_ir_int(infer->node, "transB", 0)));
     wok_type y = infer->out[0];
     if (!c || c->rank < 0 || y.rank < 0) return WOK_OK;
     for (int d = 0; d < c->rank; d++) {
@@ -72,13 +67,6 @@ wok_status wok_infer_gemm(wok_infer *infer) {
 }
 
 /* ---- one view of all products ------------------------------------------------------------------------------------------- */
-
-/* `batches` products y[m][n] = sum_k a[m][k] b[k][n]; operands by strides, results one after another. */
-typedef struct product {
-    int64_t m, n, k, batches;
-    int64_t a_m, a_k, b_k, b_n;
-    wok_walk walk; /* of the batch dimensions: matrices of a and b */
-} product;
 
 static void swap(int64_t *a, int64_t *b) {
     int64_t t = *a;
@@ -96,16 +84,16 @@ static void batch_steps(const wok_tensor *t, int rank, int64_t *step) {
     }
 }
 
-static product view_product(const wok_call *call) {
-    const wok_tensor *a = call->in[0], *b = call->in[1], *y = call->out[0];
-    bool trans = call->node->op != WOK_OP_MatMul;
-    product p = {.m = a->rank > 1 ? a->dims[a->rank - 2] : 1, .k = a->dims[a->rank - 1],
-                 .n = b->rank > 1 ? b->dims[b->rank - 1] : 1, .a_k = 1, .b_n = 1};
-    int64_t kb = b->rank > 1 ? b->dims[b->rank - 2] : b->dims[0];
+wok_product wok_product_view(const wok_tensor *a, const wok_tensor *b, const wok_tensor *y, bool trans_a, bool trans_b) {
+    wok_product p = {.m = a->rank > 1 ? a->dims[a->rank - 2] : 1, .k = a->dims[a->rank - 1],
+                     .n = b->rank > 1 ? b->dims[b->rank - 1] : 1, .a_k = 1, .b_n = 1};
     p.a_m = p.k;
     p.b_k = p.n;
-    if (trans && a->rank > 1 && wok_ir_int(call->node, "transA", 0)) swap(&p.m, &p.k), swap(&p.a_m, &p.a_k);
-    if (trans && b->rank > 1 && wok_ir_int(call->node, "transB", 0)) swap(&p.n, &kb), swap(&p.b_k, &p.b_n);
+    if (trans_a && a->rank > 1) swap(&p.m, &p.k), swap(&p.a_m, &p.a_k);
+    if (trans_b && b->rank > 1) {
+        p.n = b->dims[b->rank - 2];
+        swap(&p.b_k, &p.b_n);
+    }
     int rank = y->rank - (a->rank > 1) - (b->rank > 1);
     int64_t step_a[WOK_MAX_RANK], step_b[WOK_MAX_RANK];
     batch_steps(a, rank, step_a);
@@ -115,8 +103,13 @@ static product view_product(const wok_call *call) {
     return p;
 }
 
-/* Elements of a and b in front of product `i`. */
-static void locate(const product *p, int64_t i, int64_t *a, int64_t *b) {
+static wok_product view(const wok_call *call) {
+    bool plain = call->node->op == WOK_OP_MatMul;
+    return wok_product_view(call->in[0], call->in[1], call->out[0], !plain && wok_ir_int(call->node, "transA", 0),
+                            !plain && wok_ir_int(call->node, "transB", 0));
+}
+
+void wok_product_locate(const wok_product *p, int64_t i, int64_t *a, int64_t *b) {
     *a = *b = 0;
     for (int d = p->walk.rank - 1; d >= 0; d--) {
         int64_t at = i % p->walk.dims[d];
@@ -129,7 +122,7 @@ static void locate(const product *p, int64_t i, int64_t *a, int64_t *b) {
 }
 
 /* One matrix b for all rows of all batches: one tall product. */
-static void make_tall(product *p) {
+static void make_tall(wok_product *p) {
     if (p->a_k != 1) return;
     for (int d = 0; d < p->walk.rank; d++)
         if (p->walk.step[1][d] != 0 && p->batches > 1) return;
@@ -193,7 +186,7 @@ static wok_status f32_prepare(wok_prepare *prepare) {
 }
 
 /* Of one worker: b packed, and a turned where it is transposed. */
-static size_t scratch_bytes(const f32_state *state, const product *p) {
+static size_t scratch_bytes(const f32_state *state, const wok_product *p) {
     wok_gemm_f32_problem problem = {.n = p->n, .k = p->k};
     if (p->n < 1 || p->m < 1) return 0;
     const wok_gemm_f32_kernel *kernel = kernel_for(state, &problem);
@@ -201,24 +194,24 @@ static size_t scratch_bytes(const f32_state *state, const product *p) {
     return bytes + (p->a_k == 1 ? 0 : wok_align_up((size_t)(p->m * p->k) * sizeof(float)));
 }
 
-static bool by_batch(const product *p, const wok_parallel *parallel) {
+static bool by_batch(const wok_product *p, const wok_parallel *parallel) {
     return p->batches >= 2 * (int64_t)wok_parallel_threads(parallel);
 }
 
-static product f32_product(const wok_call *call) {
-    product p = view_product(call);
+static wok_product f32_product(const wok_call *call) {
+    wok_product p = view(call);
     make_tall(&p);
     return p;
 }
 
 static size_t f32_workspace(const wok_call *call) {
-    product p = f32_product(call);
+    wok_product p = f32_product(call);
     return scratch_bytes(call->state, &p) * (size_t)(by_batch(&p, call->parallel) ? wok_parallel_threads(call->parallel) : 1);
 }
 
 typedef struct f32_job {
     const wok_call *call;
-    const product *p;
+    const wok_product *p;
     const wok_gemm_f32_kernel *kernel;
     wok_epilogue_f32 epilogue;
     size_t scratch;
@@ -227,12 +220,12 @@ typedef struct f32_job {
 
 static void f32_batch(void *arg, int64_t i, int worker) {
     const f32_job *job = arg;
-    const product *p = job->p;
+    const wok_product *p = job->p;
     const f32_state *state = job->call->state;
     char *scratch = (char *)job->call->workspace + (size_t)worker * job->scratch;
     wok_gemm_f32_problem problem = {.n = p->n, .k = p->k};
     int64_t at_a, at_b;
-    locate(p, i, &at_a, &at_b);
+    wok_product_locate(p, i, &at_a, &at_b);
     const float *a = (const float *)job->call->in[0]->data + at_a;
     const void *packed = state->packed;
     if (!packed) {
@@ -251,7 +244,7 @@ static void f32_batch(void *arg, int64_t i, int worker) {
 }
 
 static wok_status f32_products(wok_call *call, const wok_epilogue_f32 *epilogue) {
-    product p = f32_product(call);
+    wok_product p = f32_product(call);
     if (p.m < 1 || p.n < 1 || p.batches < 1) return WOK_OK;
     wok_gemm_f32_problem problem = {.n = p.n, .k = p.k};
     f32_job job = {.call = call, .p = &p, .kernel = kernel_for(call->state, &problem), .epilogue = *epilogue,
@@ -276,7 +269,7 @@ static wok_status matmul_run_f32(wok_call *call) {
 }
 
 static int64_t product_macs(const wok_call *call) {
-    product p = view_product(call);
+    wok_product p = view(call);
     return p.batches * p.m * p.n * p.k;
 }
 
@@ -284,7 +277,7 @@ static int64_t product_macs(const wok_call *call) {
 
 enum { CHUNK = 256 };
 
-static double dot_real(const wok_call *call, const product *p, int64_t a, int64_t b) {
+static double dot_real(const wok_call *call, const wok_product *p, int64_t a, int64_t b) {
     double sum = 0, x[CHUNK], w[CHUNK];
     for (int64_t k = 0; k < p->k; k += CHUNK) {
         int64_t count = p->k - k < CHUNK ? p->k - k : CHUNK;
@@ -295,7 +288,7 @@ static double dot_real(const wok_call *call, const product *p, int64_t a, int64_
     return sum;
 }
 
-static int64_t dot_int(const wok_call *call, const product *p, int64_t a, int64_t b) {
+static int64_t dot_int(const wok_call *call, const wok_product *p, int64_t a, int64_t b) {
     uint64_t sum = 0;
     int64_t x[CHUNK], w[CHUNK];
     for (int64_t k = 0; k < p->k; k += CHUNK) {
@@ -308,7 +301,7 @@ static int64_t dot_int(const wok_call *call, const product *p, int64_t a, int64_
 }
 
 /* c: position in C, or -1. */
-static void store_product(const wok_call *call, const product *p, int64_t y, int64_t a, int64_t b, int64_t c) {
+static void store_product(const wok_call *call, const wok_product *p, int64_t y, int64_t a, int64_t b, int64_t c) {
     const wok_tensor *out = call->out[0];
     bool plain = call->node->op == WOK_OP_MatMul;
     double alpha = plain ? 1 : (double)wok_ir_float(call->node, "alpha", 1);
@@ -336,12 +329,12 @@ static bool bias_steps(const wok_call *call, int64_t *step_m, int64_t *step_n) {
 }
 
 static wok_status run_ref(wok_call *call) {
-    product p = view_product(call);
+    wok_product p = view(call);
     int64_t step_m = 0, step_n = 0, y = 0;
     bool bias = bias_steps(call, &step_m, &step_n);
     for (int64_t i = 0; i < p.batches; i++) {
         int64_t a, b;
-        locate(&p, i, &a, &b);
+        wok_product_locate(&p, i, &a, &b);
         for (int64_t m = 0; m < p.m; m++)
             for (int64_t n = 0; n < p.n; n++)
                 store_product(call, &p, y++, a + m * p.a_m, b + n * p.b_n, bias ? m * step_m + n * step_n : -1);

@@ -71,6 +71,10 @@ static inline int64_t wok_get_i64(wok_dtype dtype, const void *base, int64_t ind
     wok_load_i64(dtype, base, index, 0, 1, &x);
     return x;
 }
+/* To the nearest integer, half to even, whatever the rounding mode is. */
+double wok_round_even(double x);
+/* Into the range of an integer type of at most 32 bits; NaN gives 0. */
+int64_t wok_saturate(double x, wok_dtype dtype);
 /* Element by element conversion with Cast's rules. */
 void wok_convert(wok_dtype from, const void *x, wok_dtype to, void *y, int64_t n);
 
@@ -149,6 +153,34 @@ int64_t wok_window_source(const wok_window *window, int64_t at, int64_t tap);
 bool wok_window_padded(const wok_window *window, int64_t at, int64_t tap);
 
 /* ---- matrix products, convolution (matmul.c, gemm.c) ------------------------------------------------------------------- */
+
+/* `batches` products y[m][n] = sum_k a[m][k] b[k][n]; operands by strides in elements, results one after another. */
+typedef struct wok_product {
+    int64_t m, n, k, batches;
+    int64_t a_m, a_k, b_k, b_n;
+    wok_walk walk; /* of the batch dimensions: matrices of a and b */
+} wok_product;
+
+/* NumPy's matmul of shapes that fit; y is its result. */
+wok_product wok_product_view(const wok_tensor *a, const wok_tensor *b, const wok_tensor *y, bool trans_a, bool trans_b);
+/* Elements of a and b in front of product i. */
+void wok_product_locate(const wok_product *product, int64_t i, int64_t *a, int64_t *b);
+/* out[0] for operands a and b. */
+wok_status wok_product_infer(wok_infer *infer, const wok_type *a, const wok_type *b, bool trans_a, bool trans_b);
+
+/* Convolution by its definition, any rank and type: x [N, C, spatial], w [M, C / group, spatial]. */
+typedef struct wok_conv_ref {
+    const wok_tensor *x, *w, *y;
+    wok_window window;
+    int64_t group_in, group_out, pixels_in, pixels_out, taps;
+    double x_zero;
+    const wok_tensor *w_zero; /* one value, or one for each of M; NULL: 0 */
+} wok_conv_ref;
+
+wok_status wok_conv_ref_start(wok_call *call, const wok_tensor *x, const wok_tensor *w, wok_conv_ref *ref);
+/* Channel m, pixel `at` of picture b. Integers are exact up to 2^53. */
+double wok_conv_ref_sum(const wok_conv_ref *ref, int64_t b, int64_t m, int64_t at);
+wok_status wok_conv_infer(wok_infer *infer, const wok_type *x, const wok_type *w, bool channel_last, wok_dtype dtype);
 
 /* act, lo, hi of a fused node. False for an activation that does not exist. */
 bool wok_read_activation(const wok_ir_node *node, wok_act *act, float *lo, float *hi);

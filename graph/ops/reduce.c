@@ -143,12 +143,27 @@ static bool exact_int(wok_op op, wok_dtype dtype) {
     return !wok_dtype_is_float(dtype) && op != WOK_OP_ReduceL2 && op != WOK_OP_ReduceLogSum && op != WOK_OP_ReduceLogSumExp;
 }
 
+/* The largest or smallest of nothing: the other end of the type. */
+static void store_empty(const reduction *r, int64_t i) {
+    bool low = r->op == WOK_OP_ReduceMax;
+    wok_dtype t = r->x->dtype;
+    int64_t v = t == WOK_BOOL  ? !low
+                : t == WOK_I64 ? (low ? INT64_MIN : INT64_MAX)
+                : t == WOK_U64 ? (low ? 0 : -1)
+                               : wok_saturate(low ? -(double)INFINITY : (double)INFINITY, t);
+    wok_store_i64(t, r->y, i, 1, &v);
+}
+
 static void reduce_task(void *arg, int64_t task, int worker) {
     const reduction *r = arg;
     (void)worker;
     int64_t end = (task + 1) * TASK_OUTPUTS < r->outputs ? (task + 1) * TASK_OUTPUTS : r->outputs;
     for (int64_t i = task * TASK_OUTPUTS; i < end; i++) {
         int64_t base = position(&r->outer, i);
+        if (!r->count && !wok_dtype_is_float(r->x->dtype) && (r->op == WOK_OP_ReduceMax || r->op == WOK_OP_ReduceMin)) {
+            store_empty(r, i);
+            continue;
+        }
         if (exact_int(r->op, r->x->dtype) && r->count) {
             wok_store_i64(r->x->dtype, r->y, i, 1, &(int64_t){reduce_int(r, base)});
             continue;

@@ -140,6 +140,21 @@ bool wok_dtype_is_int(wok_dtype dtype) {
     return (dtype >= WOK_U8 && dtype <= WOK_I64) || dtype == WOK_U32 || dtype == WOK_U64;
 }
 
+double wok_round_even(double x) {
+    double below = floor(x), rest = x - below;
+    bool up = rest > 0.5 || (rest == 0.5 && fmod(below, 2) != 0);
+    return copysign(up ? below + 1 : below, x);
+}
+
+int64_t wok_saturate(double x, wok_dtype dtype) {
+    static const struct {
+        double lo, hi;
+    } range[] = {[WOK_U8] = {0, UINT8_MAX},          [WOK_I8] = {INT8_MIN, INT8_MAX},    [WOK_U16] = {0, UINT16_MAX},
+                 [WOK_I16] = {INT16_MIN, INT16_MAX}, [WOK_I32] = {INT32_MIN, INT32_MAX}, [WOK_U32] = {0, UINT32_MAX}};
+    if (isnan(x) || dtype > WOK_U32) return 0;
+    return (int64_t)(x < range[dtype].lo ? range[dtype].lo : x > range[dtype].hi ? range[dtype].hi : x);
+}
+
 void wok_convert(wok_dtype from, const void *x, wok_dtype to, void *y, int64_t n) {
     enum { CHUNK = 256 };
     if (from == to) {
