@@ -99,7 +99,7 @@ bool check_accepts(check *c, const wok_kernel *kernel, const void *problem);
 
 /* ---- benchmarks ------------------------------------------------------------------------------------------------- */
 
-/* Times fn(arg), one thread, best of many; `work` units of `unit` ("GMAC", "GB") per call, in 1e9. `gate`: a variant that
+/* Times fn(arg), CPU time of one thread, best of many; `work` units of `unit` ("GMAC", "GB") per call, in 1e9. `gate`: a variant that
  * is not 1.3 times the next lower instruction set fails (GEMM and convolutions). The text names the shape. */
 void check_bench(check *c, void (*fn)(void *arg), void *arg, double work, const char *unit, bool gate, const char *format,
                  ...) WOK_PRINTF(7, 8);

@@ -28,7 +28,8 @@ enum {
 typedef struct wok_gemm_f32_tile {
     const float *a; /* rows, lda apart */
     const float *b; /* panels, panel_stride apart; elements */
-    const float *next;
+    const float *next; /* prefetched on the way, next_step elements a k */
+    int64_t next_step;
     int64_t lda, panel_stride, k;
     float *acc; /* [panels][rows][16], 64-byte aligned: sums of the K blocks before, and of this one unless direct */
     bool first;  /* there are no sums yet */
@@ -50,7 +51,7 @@ typedef struct wok_gemm_f32_tiles {
     void (*many[WOK_GEMM_F32_MR + 1][WOK_GEMM_F32_WIDTH + 1])(const wok_gemm_f32_tile *tile);
     void (*small[WOK_GEMM_F32_MR + 1][WOK_GEMM_F32_WIDTH + 1])(const wok_gemm_f32_tile *tile);
     /* acc + bias + residual, activation, store; masked where columns end */
-    void (*finish)(const wok_gemm_f32_tile *tile, int64_t rows, int64_t panels);
+    void (*finish)(const wok_gemm_f32_tile *tile, int64_t rows);
 } wok_gemm_f32_tiles;
 
 typedef struct wok_gemm_f32_job {
@@ -94,6 +95,8 @@ static inline void wok_gemm_f32_group(const wok_gemm_f32_job *job, int64_t m0, i
     bool simple = g->epilogue.act == WOK_ACT_NONE || g->epilogue.act == WOK_ACT_CLAMP;
     wok_gemm_f32_tile t = {.lda = g->lda, .panel_stride = g->k * WOK_GEMM_F32_PANEL, .ldc = g->ldc, .epilogue = &g->epilogue};
     t.ldr = g->epilogue.residual_stride;
+    int64_t lines = wok_min64(4, wok_ceil_div(4 * width, blocks)); /* of `next`, in four k */
+    t.next_step = lines * WOK_GEMM_F32_PANEL / 4;
     for (int64_t kb = 0; kb < k_blocks; kb++) {
         int64_t k0 = wok_gemm_f32_cut(g->k, k_blocks, kb);
         bool final = kb + 1 == k_blocks;
@@ -104,10 +107,10 @@ static inline void wok_gemm_f32_group(const wok_gemm_f32_job *job, int64_t m0, i
         for (int64_t i = 0; i < blocks; i++) {
             int64_t begin = wok_gemm_f32_cut(rows, blocks, i), height = wok_gemm_f32_cut(rows, blocks, i + 1) - begin;
             wok_gemm_f32_tile_at(&t, g, m0 + begin, panel, k0, width);
-            t.next = wok_gemm_f32_line(next, t.panel_stride, t.k, width, i * (t.k / 4));
+            t.next = wok_gemm_f32_line(next, t.panel_stride, t.k, width, i * lines * (t.k / 4));
             t.direct = final && simple && t.columns == width * WOK_GEMM_F32_PANEL;
             (small ? tiles->small : tiles->many)[height][width](&t);
-            if (final && !t.direct) tiles->finish(&t, height, width);
+            if (final && !t.direct) tiles->finish(&t, height);
             t.acc += height * width * WOK_GEMM_F32_PANEL;
         }
     }
