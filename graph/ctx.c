@@ -141,9 +141,9 @@ size_t wok_ctx_memory(const wok_ctx *ctx, size_t *peak) {
 
 /* ---- creation ---------------------------------------------------------------------------------------------------------- */
 
-static void keep_failure(wok_ctx *ctx, const char *text) {
+static void keep_failure(wok_ctx *ctx, wok_status status, const char *text) {
     if (ctx->bad_options != WOK_OK) return;
-    ctx->bad_options = WOK_ERR_ARGUMENT;
+    ctx->bad_options = status;
     snprintf(ctx->bad_options_text, sizeof ctx->bad_options_text, "%s", text);
 }
 
@@ -184,7 +184,7 @@ static void set_threads(wok_ctx *ctx, const wok_ctx_options *o) {
     wok_ctx_log(ctx, WOK_LOG_INFO, "%s", wok_thread_count_text(&budget, o->threads, text, sizeof text));
     if (ctx->threads == 1) return;
     ctx->pool = wok_pool_new(ctx, ctx->threads, wok_spin_ns(&budget, ctx->threads, o->spin_us));
-    if (!ctx->pool) keep_failure(ctx, wok_ctx_error(ctx));
+    if (!ctx->pool) keep_failure(ctx, wok_ctx_last(ctx), wok_ctx_error(ctx));
     else ctx->parallel = *wok_pool_parallel(ctx->pool);
 }
 
@@ -210,9 +210,9 @@ wok_ctx *wok_ctx_create(const wok_ctx_options *options) {
     ctx->id = atomic_fetch_add(&next_id, 1);
     ctx->log = o.log;
     ctx->log_user = o.log_user;
-    if (options && options->size == 0) keep_failure(ctx, "wok_ctx_options.size is 0: set it to sizeof(wok_ctx_options)");
+    if (options && options->size == 0) keep_failure(ctx, WOK_ERR_ARGUMENT, "wok_ctx_options.size is 0: set it to sizeof(wok_ctx_options)");
     const char *bad = wok_cpu_select(o.isa ? o.isa : getenv("WOK_ISA"), &ctx->isa);
-    if (bad) keep_failure(ctx, bad);
+    if (bad) keep_failure(ctx, WOK_ERR_ARGUMENT, bad);
     set_threads(ctx, &o);
     wok_ctx_check(ctx);
     return ctx;
