@@ -1,4 +1,6 @@
-/* wok_text.h - from text to token ids: WordPiece as Hugging Face's BertTokenizerFast does it, id for id.
+/* wok_text.h - from text to token ids, vectors and labels.
+ *
+ * The tokenizer is WordPiece as Hugging Face's BertTokenizerFast does it, id for id.
  *
  *   wok_tokenizer   vocabulary and rules, read from a model's folder. Immutable: any number of threads may encode.
  *   wok_encoding    one text, or a pair, as ids. Owned by the caller, grows and is reused. One thread at a time.
@@ -132,6 +134,71 @@ WOK_API const wok_text_span *wok_encoding_offsets(const wok_encoding *encoding);
 /* Did tokens fall off? */
 WOK_API bool wok_encoding_truncated(const wok_encoding *encoding);
 WOK_API const char *wok_encoding_error(const wok_encoding *encoding);
+
+/* ---- pipelines: text in, vectors or probabilities out ------------------------------------------------------------- */
+
+/* A model with its tokenizer. One thread at a time; wok_text_clone makes another that shares model and tokenizer.
+ *
+ *   wok_text *pipeline = NULL;
+ *   wok_text_load(ctx, "minilm-l6", WOK_TEXT_EMBED, NULL, &pipeline);
+ *   float *vectors = malloc(2 * wok_text_width(pipeline) * sizeof *vectors);
+ *   wok_text_run(pipeline, (wok_text_item[]){{"a cat", 5}, {"a dog", 5}}, 2, vectors);
+ */
+typedef struct wok_text wok_text;
+
+typedef enum wok_text_task {
+    WOK_TEXT_EMBED = 0,   /* a vector a text */
+    WOK_TEXT_CLASSIFY = 1 /* a probability a label */
+} wok_text_task;
+
+typedef struct wok_text_options {
+    size_t size;            /* sizeof(wok_text_options); zero means the default everywhere */
+    int batch;              /* texts that run together; 0: 32. Changes time and memory, never a bit of the result */
+    int32_t max_length;     /* tokens at most instead of what the files say; 0: as they say */
+    bool specials_are_text; /* as in wok_encode_options */
+} wok_text_options;
+
+/* path: a Hugging Face folder (config.json, model.safetensors), or an .onnx file, or a folder with model.onnx or
+ * onnx/model.onnx in place of model.safetensors. Tokenizer and configuration lie in that folder, beside the .onnx file,
+ * or, if there are none, in the folder above it.
+ *
+ * Inputs are recognised by name (input_ids, attention_mask, token_type_ids, position_ids and their usual other names; a
+ * single input of any name is the ids) and are given only where the model has them, as int64, int32 or float32. Fixed
+ * batch and sequence sizes are kept by padding. Texts are cut to the smallest of: options->max_length, or
+ * sentence_bert_config.json's max_seq_length, or the tokenizer's model_max_length; the position table; a fixed sequence.
+ *
+ * EMBED pools the last hidden states as modules.json and the Pooling module's config.json say (cls, max, mean, mean by
+ * the square root of the length; several are concatenated in this order; other modules are refused) and scales to
+ * length 1 only if there is a Normalize module. Without modules.json: mean, not scaled. A model whose only float output
+ * has rank 2 gives its vectors itself. CLASSIFY takes the logits through a softmax, or a sigmoid for
+ * "multi_label_classification" and for one label, as transformers' pipeline does; "regression" leaves them alone. */
+WOK_API wok_status wok_text_load(wok_ctx *ctx, const char *path, wok_text_task task, const wok_text_options *options,
+                                 wok_text **pipeline);
+/* Another pipeline for another thread. The model stays until the last of them is freed. */
+WOK_API wok_status wok_text_clone(const wok_text *pipeline, wok_text **clone);
+WOK_API void wok_text_free(wok_text **pipeline);
+
+/* Numbers that a text gets: elements of its vector, or labels. */
+WOK_API size_t wok_text_width(const wok_text *pipeline);
+/* Label of number i, from config.json's id2label, else "LABEL_i"; NULL outside the range or for EMBED. */
+WOK_API const char *wok_text_label(const wok_text *pipeline, size_t index);
+/* Tokens at most, special ones included; 0: nothing limits them. */
+WOK_API int32_t wok_text_max_length(const wok_text *pipeline);
+/* Owned by the pipeline and its clones. */
+WOK_API wok_model *wok_text_model(const wok_text *pipeline);
+WOK_API const wok_tokenizer *wok_text_tokenizer(const wok_text *pipeline);
+
+typedef struct wok_text_item {
+    const char *text;
+    size_t length;
+    const char *pair; /* NULL: none */
+    size_t pair_length;
+} wok_text_item;
+
+/* out: [count, width]. The numbers of a text do not depend on the others, on their order, or on the batch size: the same
+ * bits as alone. On failure `out` is undefined and wok_text_error has the sentence; the pipeline stays usable. */
+WOK_API wok_status wok_text_run(wok_text *pipeline, const wok_text_item *items, size_t count, float *out);
+WOK_API const char *wok_text_error(const wok_text *pipeline);
 
 #ifdef __cplusplus
 }
