@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-void check_gemm_f32(check *c, const wok_kernel *base, const wok_kernel *reference);
 
 static void sound_run(const wok_gemm_f32_args *g, const wok_parallel *p) { wok_gemm_f32__ref.run(g, p); }
 

@@ -121,9 +121,6 @@ static void run(check *c, struct gemm_case g) {
               check_mode_name(g.mode));
 }
 
-void check_gemm_f32(check *c, const wok_kernel *base, const wok_kernel *reference);
-void bench_gemm_f32(check *c, const wok_kernel *base, const wok_kernel *reference);
-
 void check_gemm_f32(check *c, const wok_kernel *base, const wok_kernel *reference) {
     (void)reference;
     const wok_gemm_f32_kernel *kernel = (const void *)base;

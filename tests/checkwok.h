@@ -4,7 +4,7 @@
  * CPU can run (reference included),
  *     void check_NAME(check *c, const wok_kernel *kernel, const wok_kernel *reference);
  *     void bench_NAME(check *c, const wok_kernel *kernel, const wok_kernel *reference);   with --bench
- * A family with variants but without check_NAME fails. A check file looks like this:
+ * which tests/check_NAME.c must define: checkwok does not link without them. A check file looks like this:
  *
  *     struct scale_case { const wok_scale_kernel *kernel; int64_t rows, cols, stride; };
  *
@@ -41,6 +41,12 @@
 
 typedef struct check check;
 typedef void (*check_case_fn)(check *c, const void *arg);
+
+#define WOK_FAMILY(name, text)                                                                                             \
+    void check_##name(check *c, const wok_kernel *kernel, const wok_kernel *reference);                                    \
+    void bench_##name(check *c, const wok_kernel *kernel, const wok_kernel *reference);
+#include "wok_families.def"
+#undef WOK_FAMILY
 
 /* ---- cases ------------------------------------------------------------------------------------------------------ */
 

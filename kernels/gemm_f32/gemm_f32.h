@@ -27,6 +27,7 @@
 #define WOK_VARIANT WOK_DECLARE
 #include "gemm_f32.def"
 #undef WOK_VARIANT
+#undef WOK_DECLARE
 
 #define WOK_GEMM_F32_LAYOUT "f32-n16-v1"
 enum { WOK_GEMM_F32_PANEL = 16 };
