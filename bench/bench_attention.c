@@ -2,9 +2,9 @@
  *
  * bench_attention [--threads N] [--seconds S] [LENGTH]...      (128 and 512 by default)
  * The best variant of each family that WOK_ISA allows, one sequence, 12 heads of 64, hidden 768, intermediate 3072; the
- * operands stand as the runtime lays them out (q, k and v are columns of one matrix, the mask is a bias of the keys). All
- * contestants take turns with the FMA peak loop in one process. Columns: one call, best and median; the calls of one
- * inference; and the share of what the FMA units could do, which only attention is measured by. */
+ * operands stand as the runtime lays them out (q, k and v are columns of one matrix, the mask is a bias of the keys).
+ * All contestants take turns with the FMA peak loop in one process. Columns: one call, best and median; the calls of
+ * one inference; and the share of what the FMA units could do, which only attention is measured by. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -65,7 +65,8 @@ static void prepare_attention(layer *l, wok_isa_set isa, int64_t length, int thr
 }
 
 static void prepare(layer *l, wok_isa_set isa, int64_t length) {
-    size_t hidden = (size_t)length * HIDDEN, wide = (size_t)length * INTERMEDIATE, scores = (size_t)(length * length) * HEADS;
+    size_t hidden = (size_t)length * HIDDEN, wide = (size_t)length * INTERMEDIATE,
+           scores = (size_t)(length * length) * HEADS;
     float *wide_x = bench_floats(wide, 1), *score = bench_floats(scores, 1), *gamma = bench_floats(HIDDEN, 1);
     prepare_attention(l, isa, length, l->parallel ? l->parallel->threads : 1);
     l->softmax = wok_norm_select(isa, &(wok_norm_problem){WOK_NORM_SOFTMAX, 0}, NULL, NULL);
@@ -84,15 +85,16 @@ static void prepare(layer *l, wok_isa_set isa, int64_t length) {
 }
 
 static void release(layer *l) {
-    const void *owned[] = {l->attn_args.q,      l->attn_args.y,        l->attn_args.bias,   l->attn_args.workspace,
-                           l->softmax_args.x,   l->softmax_args.y,     l->norm_args.x,      l->norm_args.residual,
-                           l->norm_args.gamma,  l->norm_args.y,        l->gelu_args.a,      l->gelu_args.y};
+    const void *owned[] = {l->attn_args.q,     l->attn_args.y,    l->attn_args.bias, l->attn_args.workspace,
+                           l->softmax_args.x,  l->softmax_args.y, l->norm_args.x,    l->norm_args.residual,
+                           l->norm_args.gamma, l->norm_args.y,    l->gelu_args.a,    l->gelu_args.y};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free((void *)(uintptr_t)owned[i]);
 }
 
 static void report(const bench_entry *entries, const layer *l, wok_isa_set isa, int64_t length, int threads) {
     static const int calls[ENTRIES] = {0, LAYERS, LAYERS, 2 * LAYERS + 1, LAYERS};
-    const wok_kernel *const kernels[ENTRIES] = {NULL, &l->attn->base, &l->softmax->base, &l->norm->base, &l->gelu->base};
+    const wok_kernel *const kernels[ENTRIES] = {NULL, &l->attn->base, &l->softmax->base, &l->norm->base,
+                                                &l->gelu->base};
     double peak = threads * bench_fma_macs(isa) / entries[0].best, macs = 2.0 * (double)(length * length) * HIDDEN;
     printf("\nlength %d, %d thread%s, FMA peak %.1f GMAC/s (one thread's, best, times threads)\n", (int)length, threads,
            threads > 1 ? "s" : "", peak * 1e-9);

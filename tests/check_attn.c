@@ -1,5 +1,5 @@
-/* check_attn.c - attn against sums in double, within the bound of attn.h, and its promises bit by bit: keys of weight 0 at
- * the end, neighbours, blocks of queries and NaN elsewhere do not show in a row. */
+/* check_attn.c - attn against sums in double, within the bound of attn.h, and its promises bit by bit: keys of weight 0
+ * at the end, neighbours, blocks of queries and NaN elsewhere do not show in a row. */
 #include "checkwok.h"
 #include "attn/attn.h"
 
@@ -29,7 +29,8 @@ struct operands {
 /* Workspaces are as large as the executor of the pass asks for, to the byte. */
 static void *workspace(check *c, const wok_attn_kernel *kernel, const wok_attn_problem *problem, int64_t q_rows,
                        int64_t k_rows) {
-    return check_workspace(c, kernel->workspace_bytes(problem, q_rows, k_rows, wok_parallel_threads(check_parallel(c))));
+    return check_workspace(c,
+                           kernel->workspace_bytes(problem, q_rows, k_rows, wok_parallel_threads(check_parallel(c))));
 }
 
 static size_t bytes(int64_t floats) { return (size_t)floats * sizeof(float); }
@@ -107,9 +108,10 @@ static void allocate(check *c, const struct attn_case *a, struct operands *o) {
     args->workspace = workspace(c, a->kernel, p, o->longest_q, o->longest_k);
 }
 
-/* ---- the oracle ------------------------------------------------------------------------------------------------------ */
+/* ---- the oracle -------------------------------------------------------------------------------------------------- */
 
-/* How far n roundings lead, in units of one: all in one direction where the operands are alike, else as a random walk. */
+/* How far n roundings lead, in units of one: all in one direction where the operands are alike, else as a random walk.
+ *  */
 static double growth(const struct attn_case *a, int64_t n) {
     return a->mode == CHECK_UNIFORM ? 2 * sqrt((double)n) : (double)n;
 }
@@ -158,7 +160,8 @@ static bool compare_row(check *c, const struct attn_case *a, const wok_attn_args
         else
             want /= sum, size /= sum;
         double bound = (16 + growth(a, sequence->k_rows) + 2 * worst) * 0x1p-24 * size + 0x1p-126;
-        if (!check_near(c, (sequence->q_row + i), h * a->problem.value_dim + d, y[d], want, isfinite(bound) ? bound : 1))
+        if (!check_near(c, (sequence->q_row + i), h * a->problem.value_dim + d, y[d], want,
+                        isfinite(bound) ? bound : 1))
             return false;
     }
     return true;
@@ -179,8 +182,8 @@ static void compare_alone(check *c, const struct attn_case *a, const struct oper
     args.y_row_stride = o->value_width;
     if (args.bias) args.bias += s * args.bias_sequence_stride + i * args.bias_query_stride;
     a->kernel->run(&a->problem, &args, NULL);
-    check_equal(c, "a query alone and among others", o->args.y + row * o->args.y_row_stride, bytes(o->value_width), alone,
-                bytes(o->value_width), 1, bytes(o->value_width));
+    check_equal(c, "a query alone and among others", o->args.y + row * o->args.y_row_stride, bytes(o->value_width),
+                alone, bytes(o->value_width), 1, bytes(o->value_width));
 }
 
 static void attn_case(check *c, const void *arg) {
@@ -208,7 +211,7 @@ static void run(check *c, struct attn_case a) {
               (int)a.problem.head_dim, (int)a.problem.value_dim, text, (int)a.bias, a.fused, check_mode_name(a.mode));
 }
 
-/* ---- padding at the end ---------------------------------------------------------------------------------------------- */
+/* ---- padding at the end ------------------------------------------------------------------------------------------ */
 
 struct padding_case {
     const wok_attn_kernel *kernel;
@@ -222,14 +225,22 @@ static void padding_case(check *c, const void *arg) {
     const wok_attn_problem problem = {2, 20, 20};
     const int64_t width = problem.heads * problem.head_dim, q_rows = p->q_rows;
     float *q = matrix(c, q_rows, width, width, CHECK_UNIFORM);
-    float *k = matrix(c, p->padded, width, width, CHECK_UNIFORM), *v = matrix(c, p->padded, width, width, CHECK_UNIFORM);
+    float *k = matrix(c, p->padded, width, width, CHECK_UNIFORM),
+          *v = matrix(c, p->padded, width, width, CHECK_UNIFORM);
     float *bias = check_input(c, 1, bytes(p->padded), bytes(p->padded));
     for (int64_t j = 0; j < p->padded; j++) bias[j] = j < p->keys ? 0 : p->mask;
     float *y = check_output(c, 2 * q_rows, bytes(width), bytes(width));
     check_seal(c);
     wok_attn_sequence sequence = {0, q_rows, 0, p->keys};
-    wok_attn_args args = {.sequences = &sequence, .sequence_count = 1, .q = q, .k = k, .v = v, .y = y, .scale = 0.2f,
-                          .bias = bias, .bias_key_stride = 1};
+    wok_attn_args args = {.sequences = &sequence,
+                          .sequence_count = 1,
+                          .q = q,
+                          .k = k,
+                          .v = v,
+                          .y = y,
+                          .scale = 0.2f,
+                          .bias = bias,
+                          .bias_key_stride = 1};
     args.q_row_stride = args.k_row_stride = args.v_row_stride = args.y_row_stride = width;
     args.q_head_stride = args.k_head_stride = args.v_head_stride = args.y_head_stride = problem.head_dim;
     args.workspace = workspace(c, p->kernel, &problem, q_rows, p->padded);
@@ -241,7 +252,7 @@ static void padding_case(check *c, const void *arg) {
         check_equal(c, "keys of weight 0 at the end", args.y, bytes(width), y, bytes(width), q_rows, bytes(width));
 }
 
-/* ---- rows without an answer --------------------------------------------------------------------------------------------- */
+/* ---- rows without an answer -------------------------------------------------------------------------------------- */
 
 struct odd_case {
     const wok_attn_kernel *kernel;
@@ -262,8 +273,16 @@ static void odd_case(check *c, const void *arg) {
     memcpy(q + 4 * DIM, q, bytes(DIM));
     check_seal(c);
     wok_attn_sequence sequence = {0, QUERIES, 0, o->keys};
-    wok_attn_args args = {.sequences = &sequence, .sequence_count = 1, .q = q, .k = k, .v = v, .y = y, .scale = 0.3f,
-                          .bias = bias, .bias_query_stride = o->keys, .bias_key_stride = 1};
+    wok_attn_args args = {.sequences = &sequence,
+                          .sequence_count = 1,
+                          .q = q,
+                          .k = k,
+                          .v = v,
+                          .y = y,
+                          .scale = 0.3f,
+                          .bias = bias,
+                          .bias_query_stride = o->keys,
+                          .bias_key_stride = 1};
     args.q_row_stride = args.k_row_stride = args.v_row_stride = args.y_row_stride = DIM;
     args.workspace = workspace(c, o->kernel, &problem, QUERIES, o->keys);
     o->kernel->run(&problem, &args, check_parallel(c));
@@ -278,7 +297,7 @@ static void odd_case(check *c, const void *arg) {
     check_equal(c, "equal queries around a NaN", y + 4 * DIM, bytes(DIM), y, bytes(DIM), 1, bytes(DIM));
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 void check_attn(check *c, const wok_kernel *base, const wok_kernel *reference);
 void bench_attn(check *c, const wok_kernel *base, const wok_kernel *reference);
@@ -295,14 +314,15 @@ static void check_shapes(check *c, const wok_attn_kernel *kernel) {
         }
     for (int64_t d = 1; d <= 70; d++) /* every width, of heads and values */
         for (int turn = 0; turn < 2; turn++) {
-            a = (struct attn_case){kernel, {3, turn ? 70 - d + 1 : d, d}, 2, {7, 3}, {18, 5}, turn ? KEY_MASK : NO_BIAS,
-                                   turn, CHECK_UNIFORM};
+            a = (struct attn_case){kernel,  {3, turn ? 70 - d + 1 : d, d}, 2,    {7, 3},
+                                   {18, 5}, turn ? KEY_MASK : NO_BIAS,     turn, CHECK_UNIFORM};
             run(c, a);
         }
     for (int bias = 0; bias < BIAS_KINDS; bias++) /* ragged lists, sequences without queries or keys */
         for (int mode = 0; mode < CHECK_FINITE_MODES; mode++) {
-            a = (struct attn_case){kernel, {2, 16, 16}, 6, {1, 30, 0, 4, 7, 50}, {9, 40, 3, 0, 128, 1},
-                                   (enum bias_kind)bias, mode % 2, (check_mode)mode};
+            a = (struct attn_case){
+                kernel,   {2, 16, 16},     6, {1, 30, 0, 4, 7, 50}, {9, 40, 3, 0, 128, 1}, (enum bias_kind)bias,
+                mode % 2, (check_mode)mode};
             run(c, a);
         }
 }
@@ -311,8 +331,8 @@ static void check_lengths(check *c, const wok_attn_kernel *kernel) {
     static const int64_t lengths[] = {64, 128, 384, 511, 512, 513, 529, 1024, 1100};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         int64_t n = lengths[i];
-        struct attn_case a = {kernel, {1, 64, 64}, 1, {n < 300 ? n : 26}, {n}, (enum bias_kind)(i % BIAS_KINDS), false,
-                              CHECK_UNIFORM};
+        struct attn_case a = {kernel, {1, 64, 64},  1, {n < 300 ? n : 26}, {n}, (enum bias_kind)(i % BIAS_KINDS),
+                              false,  CHECK_UNIFORM};
         run(c, a);
         a = (struct attn_case){kernel, {4, 32, 32}, 2, {5, 2}, {n, 70}, KEY_MASK, true, CHECK_UNIFORM};
         run(c, a);
@@ -339,7 +359,7 @@ void check_attn(check *c, const wok_kernel *base, const wok_kernel *reference) {
         check_run(c, odd_case, &(struct odd_case){kernel, keys[i]}, "odd rows keys=%d", (int)keys[i]);
 }
 
-/* ---- benchmarks ---------------------------------------------------------------------------------------------------------- */
+/* ---- benchmarks -------------------------------------------------------------------------------------------------- */
 
 struct attn_bench {
     const wok_attn_kernel *kernel;
@@ -360,14 +380,20 @@ void bench_attn(check *c, const wok_kernel *base, const wok_kernel *reference) {
         struct attn_bench b = {.kernel = (const void *)base, .problem = {heads, dim, dim}};
         float *qkv = matrix(c, n, 3 * width, 3 * width, CHECK_UNIFORM), *mask = matrix(c, 1, n, n, CHECK_CONSTANT);
         wok_attn_sequence sequence = {0, n, 0, n};
-        b.args = (wok_attn_args){.sequences = &sequence, .sequence_count = 1, .q = qkv, .k = qkv + width,
-                                 .v = qkv + 2 * width, .scale = 0.125f, .bias = mask, .bias_key_stride = 1};
+        b.args = (wok_attn_args){.sequences = &sequence,
+                                 .sequence_count = 1,
+                                 .q = qkv,
+                                 .k = qkv + width,
+                                 .v = qkv + 2 * width,
+                                 .scale = 0.125f,
+                                 .bias = mask,
+                                 .bias_key_stride = 1};
         b.args.y = check_output(c, n, bytes(width), bytes(width));
         b.args.q_row_stride = b.args.k_row_stride = b.args.v_row_stride = 3 * width;
         b.args.q_head_stride = b.args.k_head_stride = b.args.v_head_stride = b.args.y_head_stride = dim;
         b.args.y_row_stride = width;
         b.args.workspace = workspace(c, b.kernel, &b.problem, n, n);
-        check_bench(c, bench_run, &b, 2e-9 * (double)(n * n * width), "GMAC", false, "%d heads of %d, length %d", (int)heads,
-                    (int)dim, (int)n);
+        check_bench(c, bench_run, &b, 2e-9 * (double)(n * n * width), "GMAC", false, "%d heads of %d, length %d",
+                    (int)heads, (int)dim, (int)n);
     }
 }

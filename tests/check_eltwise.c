@@ -1,4 +1,5 @@
-/* check_eltwise.c - eltwise against formulas in double, within the bounds of eltwise.h; exact operations bit for bit. */
+/* check_eltwise.c - eltwise against formulas in double, within the bounds of eltwise.h; exact operations bit for bit.
+ *  */
 #include "checkwok.h"
 #include "eltwise/eltwise.h"
 
@@ -18,7 +19,7 @@ static bool is_binary(wok_eltwise_op op) { return op >= WOK_ELT_ADD && op <= WOK
 static bool reads16(wok_eltwise_op op) { return op == WOK_ELT_F16_TO_F32 || op == WOK_ELT_BF16_TO_F32; }
 static bool writes16(wok_eltwise_op op) { return op == WOK_ELT_F32_TO_F16 || op == WOK_ELT_F32_TO_BF16; }
 
-/* ---- the oracle: written apart from the reference variant ---------------------------------------------------------- */
+/* ---- the oracle: written apart from the reference variant -------------------------------------------------------- */
 
 struct answer {
     double want, bound; /* bound 0: equal bits */
@@ -45,8 +46,7 @@ static struct answer unary(wok_eltwise_op op, double a, double p0, double p1) {
     case WOK_ELT_RECIPROCAL: return (struct answer){1 / a, 0};
     case WOK_ELT_NEG: return (struct answer){-a, 0};
     case WOK_ELT_ABS: return (struct answer){fabs(a), 0};
-    case WOK_ELT_HARD_SIGMOID:
-        return (struct answer){clamp(p0 * a + p1, 0, 1), 4 * u * (1 + fabs(p0 * a) + fabs(p1))};
+    case WOK_ELT_HARD_SIGMOID: return (struct answer){clamp(p0 * a + p1, 0, 1), 4 * u * (1 + fabs(p0 * a) + fabs(p1))};
     case WOK_ELT_HARD_SWISH: return (struct answer){a * clamp(a / 6 + 0.5, 0, 1), 4 * u * fabs(a) + 0x1p-149};
     default: return relative(a / (1 + exp(-a)), 8, 0x1p-119); /* WOK_ELT_SILU */
     }
@@ -92,7 +92,7 @@ static uint16_t nearest_bf16(float x) {
     return (uint16_t)upper;
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------- */
+/* ---- one case ---------------------------------------------------------------------------------------------------- */
 
 /* Every exponent and sign, mantissas that differ. */
 static void fill_sweep(check *c, float *p, int64_t n) {
@@ -130,7 +130,8 @@ static void compare(check *c, const struct elt_case *e, const wok_eltwise_args *
                 check_fail(c, "element %d: %a became %04x, not %04x", (int)i, (double)x[i], y16[i], want);
         } else if (reads16(e->op)) {
             float bf16 = wok_f32_from_bits((uint32_t)x16[i] << 16);
-            compare_f32(c, i, y[i], (struct answer){e->op == WOK_ELT_F16_TO_F32 ? half_value(x16[i]) : (double)bf16, 0});
+            compare_f32(c, i, y[i],
+                        (struct answer){e->op == WOK_ELT_F16_TO_F32 ? half_value(x16[i]) : (double)bf16, 0});
         } else if (is_binary(e->op)) {
             double want = (float)binary(e->op, (double)x[i * e->a_step], (double)z[i * e->b_step]);
             compare_f32(c, i, y[i], (struct answer){clamp(want, (double)args->p0, (double)args->p1), 0});
@@ -227,7 +228,7 @@ void check_eltwise(check *c, const wok_kernel *base, const wok_kernel *reference
     }
 }
 
-/* ---- benchmarks: the intermediate activations of a BERT-base layer --------------------------------------------------- */
+/* ---- benchmarks: the intermediate activations of a BERT-base layer ----------------------------------------------- */
 
 struct elt_bench {
     const wok_eltwise_kernel *kernel;

@@ -2,7 +2,17 @@
 #include "checkwok.h"
 #include "norm/norm.h"
 
-enum { RESIDUAL = 1, BIAS = 2, GAMMA = 4, BETA = 8, SUM = 16, IN_PLACE = 32, OVER_RESIDUAL = 64, PADDED = 128, FLAGS = 256 };
+enum {
+    RESIDUAL = 1,
+    BIAS = 2,
+    GAMMA = 4,
+    BETA = 8,
+    SUM = 16,
+    IN_PLACE = 32,
+    OVER_RESIDUAL = 64,
+    PADDED = 128,
+    FLAGS = 256
+};
 
 struct norm_case {
     const wok_norm_kernel *kernel;
@@ -17,7 +27,8 @@ static size_t bytes(int64_t floats) { return (size_t)floats * sizeof(float); }
 static bool is_softmax(wok_norm_op op) { return op >= WOK_NORM_SOFTMAX; }
 
 static float *filled(check *c, int64_t rows, int64_t cols, int64_t stride, bool output, check_mode mode) {
-    float *p = output ? check_output(c, rows, bytes(cols), bytes(stride)) : check_input(c, rows, bytes(cols), bytes(stride));
+    float *p =
+        output ? check_output(c, rows, bytes(cols), bytes(stride)) : check_input(c, rows, bytes(cols), bytes(stride));
     check_fill_f32(c, p, rows, cols, stride, mode);
     return p;
 }
@@ -28,7 +39,7 @@ static float *copied(check *c, const float *p, int64_t stride, int64_t rows, int
     return copy;
 }
 
-/* ---- the oracle, one row, v already summed in f32 ------------------------------------------------------------------- */
+/* ---- the oracle, one row, v already summed in f32 ---------------------------------------------------------------- */
 
 static void compare_layer(check *c, const struct norm_case *n, const wok_norm_args *args, int64_t row, const float *v) {
     const double u = 0x1p-24, cols = (double)n->cols;
@@ -51,7 +62,8 @@ static void compare_layer(check *c, const struct norm_case *n, const wok_norm_ar
     }
 }
 
-static void compare_softmax(check *c, const struct norm_case *n, const wok_norm_args *args, int64_t row, const float *x) {
+static void compare_softmax(check *c, const struct norm_case *n, const wok_norm_args *args, int64_t row,
+                            const float *x) {
     const double u = 0x1p-24, growth = 8 + sqrt((double)n->cols);
     const float *y = args->y + row * args->y_stride;
     double max = -INFINITY, sum = 0;
@@ -70,10 +82,11 @@ static void compare_softmax(check *c, const struct norm_case *n, const wok_norm_
     }
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------- */
+/* ---- one case ---------------------------------------------------------------------------------------------------- */
 
 /* One row in a launch of its own, out of place. */
-static void compare_alone(check *c, const struct norm_case *n, wok_norm_args args, const float *x, const float *residual) {
+static void compare_alone(check *c, const struct norm_case *n, wok_norm_args args, const float *x,
+                          const float *residual) {
     int64_t row = check_range(c, 0, n->rows - 1);
     float *alone = check_scratch(c, bytes(n->cols));
     const float *y = args.y + row * args.y_stride;
@@ -143,7 +156,8 @@ struct softmax_rows {
 static void softmax_rows(check *c, const void *arg) {
     const struct softmax_rows *s = arg;
     enum { ROWS = 5 };
-    float *x = check_input(c, ROWS, bytes(s->cols), bytes(s->cols)), *y = check_output(c, ROWS, bytes(s->cols), bytes(s->cols));
+    float *x = check_input(c, ROWS, bytes(s->cols), bytes(s->cols)),
+          *y = check_output(c, ROWS, bytes(s->cols), bytes(s->cols));
     int64_t last = s->cols - 1;
     for (int64_t j = 0; j < s->cols; j++) {
         x[j] = -INFINITY;
@@ -198,7 +212,7 @@ void check_norm(check *c, const wok_kernel *base, const wok_kernel *reference) {
         check_run(c, softmax_rows, &(struct softmax_rows){n.kernel, cols}, "softmax rows cols=%d", (int)cols);
 }
 
-/* ---- benchmarks ------------------------------------------------------------------------------------------------------ */
+/* ---- benchmarks -------------------------------------------------------------------------------------------------- */
 
 struct norm_bench {
     const wok_norm_kernel *kernel;
@@ -214,12 +228,14 @@ static void bench_run(void *arg) {
 void bench_norm(check *c, const wok_kernel *base, const wok_kernel *reference) {
     (void)reference;
     const int64_t rows = 128, cols = 768;
-    float *x = filled(c, rows, cols, cols, false, CHECK_UNIFORM), *r = filled(c, rows, cols, cols, false, CHECK_UNIFORM);
+    float *x = filled(c, rows, cols, cols, false, CHECK_UNIFORM),
+          *r = filled(c, rows, cols, cols, false, CHECK_UNIFORM);
     float *g = filled(c, 1, cols, cols, false, CHECK_UNIFORM), *y = check_output(c, rows, bytes(cols), bytes(cols));
     static const char *const names[] = {"layer with residual", "rms with residual", "softmax", "log_softmax"};
     for (int op = WOK_NORM_LAYER; op <= WOK_NORM_LOG_SOFTMAX; op++) {
-        struct norm_bench b = {(const void *)base, {(wok_norm_op)op, cols}, {rows, cols, x, cols, r, cols, NULL, g, g,
-                                                                              1e-12f, NULL, 0, y, cols}};
+        struct norm_bench b = {(const void *)base,
+                               {(wok_norm_op)op, cols},
+                               {rows, cols, x, cols, r, cols, NULL, g, g, 1e-12f, NULL, 0, y, cols}};
         check_bench(c, bench_run, &b, (double)(rows * cols) * 1e-9, "Gelement", false, "%s 128x768", names[op]);
     }
 }

@@ -1,8 +1,8 @@
 /* attn_avx512.c - attention with AVX-512; loops and layout: attn_blocked.h.
  *
  * Micro-kernel for both products: 6 rows x 64 columns (four panels of B), 24 accumulators + 4 of B + 1 broadcast of A =
- * 29 zmm; narrower and lower tiles are instances with fewer of each. The last panel of Y is loaded and stored under a mask.
- * A head of 64 columns is one tile wide, so T is read once for P V.
+ * 29 zmm; narrower and lower tiles are instances with fewer of each. The last panel of Y is loaded and stored under a
+ * mask. A head of 64 columns is one tile wide, so T is read once for P V.
  * Softmax: 16 lanes, so key j is added in lane j % 16, then a fixed tree.
  * Bound: FMA throughput for the products (32 MAC a cycle with two units), arithmetic of exp between them. */
 #include "attn_tile.h"
@@ -75,7 +75,7 @@ TILES(4)
 
 static void attn_tile(const attn_product *p, int64_t row, int rows, int64_t col, int cols) {
     static void (*const tiles[VECTORS])(const attn_product *, int64_t, int, int64_t, int) = {tile_1, tile_2, tile_3,
-                                                                                              tile_4};
+                                                                                             tile_4};
     tiles[(cols - 1) / ATTN_PANEL](p, row, rows, col, cols);
 }
 

@@ -5,9 +5,9 @@
  *       key block (512 keys)            K packed transposed [key / 16][head_dim][16], V packed [column / 16][key][16]
  *         query block (24 rows)         Q copied together; T = Q K^T -> p = exp(T - max) in place -> Y += P V
  *
- * The tile T of 24 x 512 scores is all that is ever stored of the score matrix. A worker's memory is bounded by the widths
- * and one key block, whatever the length. Copies cost 2-4 % and buy both products the same unit-stride micro-kernel, free
- * of cache-set conflicts when rows of a fused QKV matrix are a multiple of 4 KiB apart.
+ * The tile T of 24 x 512 scores is all that is ever stored of the score matrix. A worker's memory is bounded by the
+ * widths and one key block, whatever the length. Copies cost 2-4 % and buy both products the same unit-stride
+ * micro-kernel, free of cache-set conflicts when rows of a fused QKV matrix are a multiple of 4 KiB apart.
  *
  * The including file defines before it:
  *   attn_tile     rows <= ATTN_ROWS by cols <= ATTN_COLS of C = C * rescale + A B, then * inverse
@@ -72,8 +72,8 @@ static void attn_gemm(int64_t rows, int64_t cols, const attn_product *p) {
         }
 }
 
-/* Query rows [row, row + rows) against keys [key, key + keys), whose copies are packed. `state`: where the rows stand in
- * max and sum. */
+/* Query rows [row, row + rows) against keys [key, key + keys), whose copies are packed. `state`: where the rows stand
+ * in max and sum. */
 static void attn_block(const attn_head *head, int64_t row, int64_t rows, int64_t state, int64_t key, int64_t keys) {
     const wok_attn_problem *problem = head->job->problem;
     const wok_attn_args *args = head->job->args;
@@ -87,18 +87,20 @@ static void attn_block(const attn_head *head, int64_t row, int64_t rows, int64_t
     for (int64_t i = 0; i < rows; i++)
         memcpy(q + i * problem->head_dim, head->q + (row + i) * args->q_row_stride,
                (size_t)problem->head_dim * sizeof(float));
-    attn_gemm(rows, wok_round_up(keys, ATTN_PANEL),
-              &(attn_product){problem->head_dim, q, problem->head_dim, head->memory + l->k, t, l->t_stride, NULL, NULL});
+    attn_gemm(
+        rows, wok_round_up(keys, ATTN_PANEL),
+        &(attn_product){problem->head_dim, q, problem->head_dim, head->memory + l->k, t, l->t_stride, NULL, NULL});
     for (int64_t i = 0; i < rows; i++) {
         const float *bias =
             head->bias ? head->bias + (row + i) * args->bias_query_stride + key * args->bias_key_stride : NULL;
         if (first) max[i] = -INFINITY, sum[i] = 0;
-        rescale[i] = attn_softmax(t + i * l->t_stride, keys, args->scale, bias, args->bias_key_stride, &max[i], &sum[i]);
+        rescale[i] =
+            attn_softmax(t + i * l->t_stride, keys, args->scale, bias, args->bias_key_stride, &max[i], &sum[i]);
         inverse[i] = 1.0f / sum[i];
     }
     attn_gemm(rows, problem->value_dim,
-              &(attn_product){keys, t, l->t_stride, head->memory + l->v, y, args->y_row_stride,
-                              first ? NULL : rescale, last ? inverse : NULL});
+              &(attn_product){keys, t, l->t_stride, head->memory + l->v, y, args->y_row_stride, first ? NULL : rescale,
+                              last ? inverse : NULL});
     for (int64_t i = 0; last && i < rows; i++) /* a row without weight has no direction: 0, not 0 / 0 */
         if (sum[i] == 0) memset(y + i * args->y_row_stride, 0, (size_t)problem->value_dim * sizeof(float));
 }
@@ -146,8 +148,8 @@ static void attn_span(const attn_job *job, int64_t s, int64_t first, int64_t pas
     }
 }
 
-/* The units whose work starts in this task's share of the total: contiguous, so that a head's K and V are packed by as few
- * tasks as possible, and balanced for ragged lengths and for a single head alike. */
+/* The units whose work starts in this task's share of the total: contiguous, so that a head's K and V are packed by as
+ * few tasks as possible, and balanced for ragged lengths and for a single head alike. */
 static void attn_task(void *arg, int64_t task, int worker) {
     const attn_job *job = arg;
     int64_t part = job->cost / job->tasks, rest = job->cost % job->tasks, base = 0;

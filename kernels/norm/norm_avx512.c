@@ -1,8 +1,8 @@
 /* norm_avx512.c - LayerNorm, RMSNorm and softmax with AVX-512.
  *
- * A row is walked in steps of 32 columns: column j is vector j / 16 % 2 of the step and has its own accumulator, so it is
- * added in lane j % 32; the tail is the same instructions under a mask. Then a fixed tree: lanes 16 apart, then 8, 4, 2, 1.
- * A row of 768 stays in the first-level cache over all passes.
+ * A row is walked in steps of 32 columns: column j is vector j / 16 % 2 of the step and has its own accumulator, so it
+ * is added in lane j % 32; the tail is the same instructions under a mask. Then a fixed tree: lanes 16 apart, then 8,
+ * 4, 2, 1. A row of 768 stays in the first-level cache over all passes.
  * Bound: LAYER loads and stores (x, residual, v three times, gamma, beta), SOFTMAX the arithmetic of exp. */
 #include "norm.h"
 
@@ -54,11 +54,9 @@ WOK_INLINE void clear(row *r, float x) {
     for (int i = 0; i < VECTORS; i++) r->acc[i] = _mm512_set1_ps(x), r->square[i] = _mm512_setzero_ps();
 }
 
-WOK_INLINE float sum_of(const __m512 *acc) {
-    return wok_sum_avx512(_mm512_add_ps(acc[0], acc[1]));
-}
+WOK_INLINE float sum_of(const __m512 *acc) { return wok_sum_avx512(_mm512_add_ps(acc[0], acc[1])); }
 
-/* ---- LAYER and RMS ------------------------------------------------------------------------------------------------ */
+/* ---- LAYER and RMS ----------------------------------------------------------------------------------------------- */
 
 WOK_INLINE void value_step(row *r, int64_t j, int64_t n, int i) {
     __m512 v = load(r->x + j, n);
@@ -112,7 +110,7 @@ WOK_INLINE void layer_row(const wok_norm_args *args, int64_t index, bool centred
 static void norm_layer_row(const wok_norm_args *args, int64_t index) { layer_row(args, index, true); }
 static void norm_rms_row(const wok_norm_args *args, int64_t index) { layer_row(args, index, false); }
 
-/* ---- SOFTMAX and LOG_SOFTMAX --------------------------------------------------------------------------------------- */
+/* ---- SOFTMAX and LOG_SOFTMAX ------------------------------------------------------------------------------------- */
 
 WOK_INLINE void max_step(row *r, int64_t j, int64_t n, int i) {
     /* max(x, m): an unordered compare keeps m */
