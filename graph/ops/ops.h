@@ -152,6 +152,9 @@ int64_t wok_window_source(const wok_window *window, int64_t at, int64_t tap);
 /* Whether that tap lies inside the padded input (windows of ceil_mode may reach beyond it). */
 bool wok_window_padded(const wok_window *window, int64_t at, int64_t tap);
 
+/* out[0] is a picture of one pixel with in[0]'s channels: global pooling (pooling.c). */
+wok_status wok_infer_channels(wok_infer *infer, bool channel_last);
+
 /* ---- matrix products, convolution (matmul.c, gemm.c) ------------------------------------------------------------------- */
 
 /* `batches` products y[m][n] = sum_k a[m][k] b[k][n]; operands by strides in elements, results one after another. */

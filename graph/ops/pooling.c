@@ -36,7 +36,7 @@ wok_status wok_infer_wok_pool(wok_infer *infer) {
     return infer_pool(infer, true);
 }
 
-static wok_status infer_global(wok_infer *infer, bool channel_last) {
+wok_status wok_infer_channels(wok_infer *infer, bool channel_last) {
     WOK_TRY(wok_infer_need(infer, 1));
     const wok_type *x = infer->in[0];
     int64_t dims[WOK_MAX_RANK];
@@ -50,8 +50,8 @@ static wok_status infer_global(wok_infer *infer, bool channel_last) {
     return WOK_OK;
 }
 
-wok_status wok_infer_global_pool(wok_infer *infer) { return infer_global(infer, false); }
-wok_status wok_infer_wok_global_pool(wok_infer *infer) { return infer_global(infer, true); }
+wok_status wok_infer_global_pool(wok_infer *infer) { return wok_infer_channels(infer, false); }
+wok_status wok_infer_wok_global_pool(wok_infer *infer) { return wok_infer_channels(infer, true); }
 
 /* ---- NHWC pictures on the kernels --------------------------------------------------------------------------------------------- */
 
