@@ -145,6 +145,8 @@ void wok_infer_out(wok_infer *infer, int i, wok_dtype dtype, int rank, const int
 
 void wok_infer_set_ints(wok_infer *infer, int i, const int64_t *ints, int count) {
     if (i >= infer->out_count || count > WOK_MAX_INTS) return;
+    for (int k = 0; k < count; k++)
+        if (ints[k] == wok_dim_number(INT64_MIN)) return; /* one that was too small to be written exactly */
     int64_t *copy = wok_arena_alloc(infer->graph->arena, (size_t)(count ? count : 1) * sizeof *copy);
     if (!copy) return; /* they are only known less well */
     memcpy(copy, ints, (size_t)count * sizeof *copy);

@@ -56,15 +56,14 @@ wok_status wok_infer_wok_global_pool(wok_infer *infer) { return wok_infer_channe
 /* ---- NHWC pictures on the kernels --------------------------------------------------------------------------------------------- */
 
 typedef struct pool_state {
-    const wok_pool_kernel *kernel;
+    wok_isa_set isa;
+    const wok_pool_kernel *kernel; /* NULL: the number of channels is known when the shapes are */
     wok_pool_problem problem;
     wok_window window;
     bool global, count_pads;
 } pool_state;
 
 static const char *nhwc_accept(const wok_prepare *prepare) {
-    const wok_type *x = prepare->in[0];
-    if (x->rank != 4 || !wok_dim_known(x->dims[3]) || x->dims[3] < 1) return "the number of channels is not known";
     if (prepare->node->out_count > 1 && prepare->node->out[1] != WOK_ABSENT) return "the kernels give no indices";
     return wok_accept_f32(prepare);
 }
@@ -74,15 +73,17 @@ static wok_status nhwc_prepare(wok_prepare *prepare) {
     if (!s) return WOK_ERR_MEMORY;
     const wok_ir_node *node = prepare->node;
     s->problem.op = node->op == WOK_OP_wok_MaxPool ? WOK_POOL_MAX : WOK_POOL_AVERAGE;
-    s->problem.channels = prepare->in[0]->dims[3];
+    int64_t channels = prepare->in[0]->rank == 4 ? prepare->in[0]->dims[3] : -1;
+    s->isa = prepare->isa;
+    s->problem.channels = channels > 0 ? channels : 1;
     s->global = node->op == WOK_OP_wok_GlobalAveragePool;
     s->count_pads = wok_ir_int(node, "count_include_pad", 0) != 0;
     const char *wrong = s->global ? NULL : wok_window_read(node, 2, NULL, &s->window);
     if (wrong) return wok_ctx_fail(prepare->ctx, WOK_ERR_SHAPE, "node %s: %s", node->name ? node->name : "", wrong);
-    s->kernel = (const void *)wok_prepare_kernel(prepare, WOK_FAMILY_pool, &s->problem);
-    if (!s->kernel) return WOK_ERR_UNSUPPORTED;
+    prepare->kernel = wok_prepare_kernel(prepare, WOK_FAMILY_pool, &s->problem);
+    if (!prepare->kernel) return WOK_ERR_UNSUPPORTED;
+    if (channels > 0) s->kernel = (const void *)prepare->kernel;
     prepare->state = s;
-    prepare->kernel = &s->kernel->base;
     return WOK_OK;
 }
 
@@ -102,7 +103,11 @@ static wok_status nhwc_run(wok_call *call) {
         a.pad_top = w.begin[0], a.pad_left = w.begin[1];
         a.pad_bottom = w.end[0], a.pad_right = w.end[1];
     }
-    if (y->bytes && x->bytes) s->kernel->run(&s->problem, &a, call->parallel);
+    if (!y->bytes || !x->bytes) return WOK_OK;
+    wok_pool_problem problem = {.op = s->problem.op, .channels = x->dims[3]};
+    const wok_pool_kernel *kernel = s->kernel ? s->kernel : wok_pool_select(s->isa, &problem, NULL, NULL);
+    if (!kernel) return wok_call_fail(call, WOK_ERR_UNSUPPORTED, "no kernel for %lld channels", (long long)x->dims[3]);
+    kernel->run(&problem, &a, call->parallel);
     return WOK_OK;
 }
 
