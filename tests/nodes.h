@@ -49,7 +49,7 @@ static inline wok_value tensor(net *n, wok_dtype dtype, int rank, const int64_t 
     snprintf(name, sizeof name, "in%d", n->feed_count);
     if (n->form == AS_CONSTANTS) {
         n->feed_count++;
-        return wok_graph_constant(n->forml, name, dtype, rank, dims, data, bytes, WOK_DATA_COPY);
+        return wok_graph_constant(n->model, name, dtype, rank, dims, data, bytes, WOK_DATA_COPY);
     }
     int64_t any[WOK_MAX_RANK];
     feed *f = &n->feeds[n->feed_count++];
@@ -57,7 +57,7 @@ static inline wok_value tensor(net *n, wok_dtype dtype, int rank, const int64_t 
     cr_assert_leq(bytes, sizeof f->data);
     if (bytes) memcpy(f->data, data, bytes);
     for (int d = 0; d < rank; d++) f->dims[d] = dims[d], any[d] = -1;
-    return wok_graph_input(n->forml, name, dtype, rank, any, NULL);
+    return wok_graph_input(n->model, name, dtype, rank, any, NULL);
 }
 
 static inline wok_value f32(net *n, int rank, const int64_t *dims, const float *data) { return tensor(n, WOK_F32, rank, dims, data); }
@@ -65,22 +65,22 @@ static inline wok_value i64(net *n, int rank, const int64_t *dims, const int64_t
 
 /* Always a constant: axes, shapes. */
 static inline wok_value list(net *n, const int64_t *data, int count) {
-    return wok_graph_constant(n->forml, NULL, WOK_I64, 1, (int64_t[]){count}, data, (size_t)count * sizeof *data, WOK_DATA_COPY);
+    return wok_graph_constant(n->model, NULL, WOK_I64, 1, (int64_t[]){count}, data, (size_t)count * sizeof *data, WOK_DATA_COPY);
 }
 static inline wok_value number(net *n, float value) {
-    return wok_graph_constant(n->forml, NULL, WOK_F32, 0, NULL, &value, sizeof value, WOK_DATA_COPY);
+    return wok_graph_constant(n->model, NULL, WOK_F32, 0, NULL, &value, sizeof value, WOK_DATA_COPY);
 }
 
 static inline wok_value op_in(net *n, const char *domain, const char *type, const wok_value *in, int count) {
-    return wok_graph_op(n->forml, type, domain, "node", in, count, NULL);
+    return wok_graph_op(n->model, type, domain, "node", in, count, NULL);
 }
 #define OP(n, type, ...)                                                                                               \
     op_in(n, "", type, (wok_value[]){__VA_ARGS__}, (int)(sizeof((wok_value[]){__VA_ARGS__}) / sizeof(wok_value)))
 
-static inline void int_attr(net *n, const char *name, int64_t value) { wok_node_set_int(n->forml, wok_graph_last(n->forml), name, value); }
-static inline void float_attr(net *n, const char *name, float value) { wok_node_set_float(n->forml, wok_graph_last(n->forml), name, value); }
+static inline void int_attr(net *n, const char *name, int64_t value) { wok_node_set_int(n->model, wok_graph_last(n->model), name, value); }
+static inline void float_attr(net *n, const char *name, float value) { wok_node_set_float(n->model, wok_graph_last(n->model), name, value); }
 static inline void text_attr(net *n, const char *name, const char *text) {
-    wok_node_set_string(n->forml, wok_graph_last(n->forml), name, text, strlen(text));
+    wok_node_set_string(n->model, wok_graph_last(n->model), name, text, strlen(text));
 }
 #define INTS_ATTR(n, name, ...)                                                                                        \
     wok_node_set_ints((n)->model, wok_graph_last((n)->model), name, (int64_t[]){__VA_ARGS__},                          \
@@ -96,7 +96,7 @@ static inline net begin(form f, int64_t opset) {
 
 static inline void end(net *n) {
     wok_session_free(&n->session);
-    wok_model_free(&n->forml);
+    wok_model_free(&n->model);
     wok_ctx_free(&n->ctx);
 }
 
@@ -110,9 +110,9 @@ static inline wok_status run(net *n, wok_value y) {
         options.no_passes = rewrites;
         options.no_pass_count = sizeof rewrites / sizeof rewrites[0];
     }
-    wok_graph_output(n->forml, y);
-    wok_status status = wok_model_finish(n->forml, NULL);
-    if (status == WOK_OK) status = wok_session_create(n->forml, &options, &n->session);
+    wok_graph_output(n->model, y);
+    wok_status status = wok_model_finish(n->model, NULL);
+    if (status == WOK_OK) status = wok_session_create(n->model, &options, &n->session);
     for (int i = 0; i < n->feed_count && n->form != AS_CONSTANTS && status == WOK_OK; i++) {
         const feed *f = &n->feeds[i];
         status = wok_session_set_input(n->session, i, f->dtype, f->dims, f->rank, f->data, f->bytes);
