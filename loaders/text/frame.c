@@ -59,8 +59,8 @@ static void put(wok_encoding *e, int32_t id, int32_t type, int32_t mask, wok_tex
     e->count++;
 }
 
-static void put_pieces(wok_encoding *e, const struct wok_piece *pieces, size_t count, int32_t type) {
-    for (size_t i = 0; i < count; i++) put(e, pieces[i].id, type, 1, pieces[i].span);
+static void put_pieces(wok_encoding *e, size_t begin, size_t count, int32_t type) {
+    for (size_t i = begin; i < begin + count; i++) put(e, e->pieces[i].id, type, 1, e->pieces[i].span);
 }
 
 wok_status wok_encode_frame(const wok_tokenizer *t, const wok_encode_options *o, size_t first, bool has_pair,
@@ -87,9 +87,9 @@ wok_status wok_encode_frame(const wok_tokenizer *t, const wok_encode_options *o,
     for (int i = 0; i < frame->count; i++) {
         int32_t id = frame->items[i].id, type = frame->items[i].type;
         if (id == WOK_FRAME_A)
-            put_pieces(e, e->pieces, a, type);
+            put_pieces(e, 0, a, type);
         else if (id == WOK_FRAME_B)
-            put_pieces(e, e->pieces + first, b, type);
+            put_pieces(e, first, b, type);
         else if (!o->no_special_tokens)
             put(e, id, type, 1, (wok_text_span){0, 0});
     }
