@@ -8,6 +8,9 @@ enum { CHUNK = 256 };
 
 /* ---- symbolic elements ------------------------------------------------------------------------------------------------ */
 
+/* A number that stands for itself: the smallest one stands for all below it too (wok_dim_number). */
+static bool exact_number(int64_t dim, int64_t *n) { return wok_dim_is_number(dim, n) && dim != wok_dim_number(INT64_MIN); }
+
 static bool add_numbers(wok_op op, int64_t a, int64_t b, int64_t *y) {
     switch (op) {
     case WOK_OP_Add:
@@ -66,7 +69,8 @@ static bool add_symbols(wok_graph *graph, wok_op op, int64_t a, int64_t b, int64
 
 static int64_t combine(wok_infer *infer, wok_op op, int64_t a, int64_t b) {
     int64_t na, nb, y;
-    if (wok_dim_is_number(a, &na) && wok_dim_is_number(b, &nb))
+    if (a == wok_dim_number(INT64_MIN) || b == wok_dim_number(INT64_MIN)) return wok_infer_unknown(infer);
+    if (exact_number(a, &na) && exact_number(b, &nb))
         return add_numbers(op, na, nb, &y) ? wok_dim_number(y) : wok_infer_unknown(infer);
     return add_symbols(infer->graph, op, a, b, &y) ? y : wok_infer_unknown(infer);
 }
@@ -74,7 +78,7 @@ static int64_t combine(wok_infer *infer, wok_op op, int64_t a, int64_t b) {
 /* 0, 1, or -1 where it cannot be told. */
 static int compare(wok_op op, int64_t a, int64_t b) {
     int64_t na, nb;
-    bool known_a = wok_dim_is_number(a, &na), known_b = wok_dim_is_number(b, &nb);
+    bool known_a = exact_number(a, &na), known_b = exact_number(b, &nb);
     if (known_a && known_b) {
         switch (op) {
         case WOK_OP_Equal: return na == nb;
@@ -88,7 +92,7 @@ static int compare(wok_op op, int64_t a, int64_t b) {
         default: return -1;
         }
     }
-    if (op == WOK_OP_Equal && a == b) return 1;
+    if (op == WOK_OP_Equal && a == b) return a == wok_dim_number(INT64_MIN) ? -1 : 1;
     if (op == WOK_OP_Equal && ((known_a && na < 0) || (known_b && nb < 0))) return 0; /* a size is not negative */
     if (op == WOK_OP_And && (a == 0 || b == 0)) return 0;
     if (op == WOK_OP_Or && ((known_a && na) || (known_b && nb))) return 1;
