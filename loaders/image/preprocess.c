@@ -167,32 +167,49 @@ static wok_status plan_decode(wok_ctx *ctx, const wok_preprocess *p, const void 
     return WOK_OK;
 }
 
+static wok_status decode(wok_ctx *ctx, const wok_preprocess *p, const void *data, size_t bytes, const char *name,
+                         wok_image *image) {
+    wok_decode_options options;
+    wok_status status = plan_decode(ctx, p, data, bytes, name, &options);
+    return status == WOK_OK ? wok_image_decode(ctx, data, bytes, name, &options, image) : status;
+}
+
+static wok_status finish(wok_ctx *ctx, const wok_preprocess *p, const wok_image *image, wok_tensor *tensor) {
+    wok_status status = wok_preprocess_shape(ctx, p, image->full_width, image->full_height, tensor);
+    if (status != WOK_OK) return status;
+    tensor->data = wok_ctx_alloc(ctx, tensor->bytes);
+    status = tensor->data ? wok_preprocess_run(ctx, p, image, tensor->data, tensor->bytes) : WOK_ERR_MEMORY;
+    if (status != WOK_OK) wok_preprocess_free(ctx, tensor);
+    return status;
+}
+
 wok_status wok_preprocess_decode(wok_ctx *ctx, const wok_preprocess *p, const void *data, size_t bytes, const char *name,
                                  wok_tensor *tensor) {
-    wok_decode_options options;
-    wok_image image;
+    wok_image image = {0};
     memset(tensor, 0, sizeof *tensor);
-    wok_status status = plan_decode(ctx, p, data, bytes, name, &options);
-    if (status == WOK_OK) status = wok_image_decode(ctx, data, bytes, name, &options, &image);
-    if (status != WOK_OK) return status;
-    status = wok_preprocess_shape(ctx, p, image.full_width, image.full_height, tensor);
-    if (status == WOK_OK) {
-        tensor->data = wok_ctx_alloc(ctx, tensor->bytes);
-        status = tensor->data ? wok_preprocess_run(ctx, p, &image, tensor->data, tensor->bytes) : WOK_ERR_MEMORY;
-    }
-    if (status != WOK_OK) wok_preprocess_free(ctx, tensor);
+    wok_status status = decode(ctx, p, data, bytes, name, &image);
+    if (status == WOK_OK) status = finish(ctx, p, &image, tensor);
     wok_image_free(ctx, &image);
     return status;
 }
 
-wok_status wok_preprocess_load(wok_ctx *ctx, const wok_preprocess *p, const char *path, wok_tensor *tensor) {
+wok_status wok_preprocess_open(wok_ctx *ctx, const wok_preprocess *p, const char *path, wok_image *image) {
     char *data;
     size_t bytes;
-    memset(tensor, 0, sizeof *tensor);
+    memset(image, 0, sizeof *image);
     wok_status status = wok_file_load(ctx, path, WOK_IMAGE_MAX_FILE, &data, &bytes);
     if (status != WOK_OK) return status;
-    status = wok_preprocess_decode(ctx, p, data, bytes, path, tensor);
+    status = decode(ctx, p, data, bytes, path, image);
     wok_ctx_release(ctx, data, bytes + 1);
+    return status;
+}
+
+wok_status wok_preprocess_load(wok_ctx *ctx, const wok_preprocess *p, const char *path, wok_tensor *tensor) {
+    wok_image image;
+    memset(tensor, 0, sizeof *tensor);
+    wok_status status = wok_preprocess_open(ctx, p, path, &image);
+    if (status == WOK_OK) status = finish(ctx, p, &image, tensor);
+    wok_image_free(ctx, &image);
     return status;
 }
 

@@ -137,7 +137,48 @@ WOK_API wok_status wok_preprocess_run(wok_ctx *ctx, const wok_preprocess *p, con
 WOK_API wok_status wok_preprocess_decode(wok_ctx *ctx, const wok_preprocess *p, const void *data, size_t bytes,
                                          const char *name, wok_tensor *tensor);
 WOK_API wok_status wok_preprocess_load(wok_ctx *ctx, const wok_preprocess *p, const char *path, wok_tensor *tensor);
+/* Only decodes, as p->decode and p->fast say. Free with wok_image_free. */
+WOK_API wok_status wok_preprocess_open(wok_ctx *ctx, const wok_preprocess *p, const char *path, wok_image *image);
 WOK_API void wok_preprocess_free(wok_ctx *ctx, wok_tensor *tensor);
+
+/* ---- classifying --------------------------------------------------------------------------------------------------- */
+
+/* A model with its preprocessing and labels; one thread at a time. Errors go to wok_ctx_error of its context.
+ *
+ *   wok_classifier *c = NULL;
+ *   wok_classifier_load(ctx, "resnet18/float.onnx", NULL, &c);
+ *   float *scores = malloc(wok_classifier_width(c) * sizeof *scores);
+ *   wok_classifier_run_file(c, "cat.jpg", scores);
+ *   printf("%s\n", wok_classifier_label(c, largest(scores)));
+ */
+typedef struct wok_classifier wok_classifier;
+
+typedef struct wok_classifier_options {
+    size_t size;                      /* sizeof(wok_classifier_options); zero means the default everywhere */
+    const char *arch;                 /* as in wok_load_options */
+    const wok_preprocess *preprocess; /* copied; NULL: preprocess.json beside the model; where there is none, torchvision's
+                                         way at the model's input size */
+    const char *labels; /* a file: one label a line, or JSON where its name ends in .json; NULL: labels.json beside the
+                           model, if there is one. JSON is an array of strings, or {"0": "cat", "1": "dog"} */
+} wok_classifier_options;
+
+/* model_path: what wok_model_load takes. The model must have one f32 input [N, 3, H, W] or [N, H, W, 3] (which of the two
+ * decides the layout, whatever the preprocessing says), and its first output must be f32: a score a class. */
+WOK_API wok_status wok_classifier_load(wok_ctx *ctx, const char *model_path, const wok_classifier_options *options,
+                                       wok_classifier **classifier);
+/* Frees and clears. NULL and pointer to NULL are fine. */
+WOK_API void wok_classifier_free(wok_classifier **classifier);
+/* Number of classes. */
+WOK_API size_t wok_classifier_width(const wok_classifier *classifier);
+/* NULL without labels and outside the range. */
+WOK_API const char *wok_classifier_label(const wok_classifier *classifier, size_t index);
+/* Owned by the classifier. */
+WOK_API wok_model *wok_classifier_model(const wok_classifier *classifier);
+/* scores: one probability a class. Scores of the model that are no probabilities yet (one is negative, or their sum is off
+ * 1 by more than 0.001) go through a softmax. */
+WOK_API wok_status wok_classifier_run(wok_classifier *classifier, const wok_image *image, float *scores);
+/* Decodes as the preprocessing says. */
+WOK_API wok_status wok_classifier_run_file(wok_classifier *classifier, const char *path, float *scores);
 
 #ifdef __cplusplus
 }
