@@ -173,8 +173,8 @@ static void attn_run(const wok_attn_problem *problem, const wok_attn_args *args,
         units += n;
         job.cost += n * attn_unit_cost(&args->sequences[s]);
     }
-    /* Many tasks even out unequal cores, but a border inside a head packs its keys once more: one a head where there are
-     * enough heads, else one a thread. */
+    /* Many tasks even out unequal cores, but a border inside a head packs its keys once more: one a head where there
+     * are enough heads, else one a thread. */
     job.tasks = wok_min64(pieces >= 4 * threads ? wok_min64(pieces, 8 * threads) : threads, units);
     wok_parallel_for(parallel, attn_task, &job, job.tasks);
 }
