@@ -96,7 +96,10 @@ int cmd_bench(int argc, char **argv) {
     if (!status && !times) status = cmd_error("out of memory");
     if (!status) status = open_model(path, &common, seed, &m);
     if (!status) status = cmd_model_session("bench", &common, false, &m);
-    if (!status) status = cmd_model_default_inputs("bench", &m, &shapes, (uint64_t)seed, &buffers);
+    cmd_list full_size = {(const char *[]){"input=1x3x224x224"}, 1}; /* the networks for pictures are made for this size */
+    bool picture = !path && common.arch && !strstr(common.arch, "bert") && shapes.count == 0;
+    if (!status)
+        status = cmd_model_default_inputs("bench", &m, picture ? &full_size : &shapes, (uint64_t)seed, &buffers);
     if (!status && wok_session_plan(m.session) != WOK_OK) status = cmd_error("%s", wok_session_error(m.session));
     double load_ms = cmd_now_ms() - start;
     if (!status) status = measure(m.session, warmup, runs, times);
