@@ -55,7 +55,7 @@ static inline wok_value tensor(net *n, wok_dtype dtype, int rank, const int64_t 
     feed *f = &n->feeds[n->feed_count++];
     *f = (feed){.dtype = dtype, .rank = rank, .bytes = bytes};
     cr_assert_leq(bytes, sizeof f->data);
-    if (bytes) memcpy(f->data, data, bytes);
+    if (data) memcpy(f->data, data, bytes);
     for (int d = 0; d < rank; d++) f->dims[d] = dims[d], any[d] = -1;
     return wok_graph_input(n->model, name, dtype, rank, any, NULL);
 }
