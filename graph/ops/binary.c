@@ -517,6 +517,6 @@ static const char *where_accept(const wok_prepare *prepare) {
 }
 
 const wok_op_impl *const wok_impls_where[] = {
-    &(const wok_op_impl){.name = "ref", .inplace = 2 | 4, .accept = where_accept, .run = where_run},
+    &(const wok_op_impl){.name = "copy", .inplace = 2 | 4, .accept = where_accept, .run = where_run},
     NULL,
 };

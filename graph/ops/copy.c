@@ -164,7 +164,7 @@ static wok_status transpose_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_transpose[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = transpose_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = transpose_run},
     NULL,
 };
 
@@ -225,7 +225,7 @@ static wok_status concat_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_concat[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = concat_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = concat_run},
     NULL,
 };
 
@@ -303,7 +303,7 @@ static wok_status split_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_split[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = split_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = split_run},
     NULL,
 };
 
@@ -432,7 +432,7 @@ static wok_status slice_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_slice[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = slice_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = slice_run},
     NULL,
 };
 
@@ -474,7 +474,7 @@ static wok_status expand_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_expand[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = expand_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = expand_run},
     NULL,
 };
 
@@ -516,6 +516,6 @@ static wok_status tile_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_tile[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = tile_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = tile_run},
     NULL,
 };

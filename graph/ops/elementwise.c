@@ -436,6 +436,6 @@ const wok_op_impl *const wok_impls_cast[] = {
     &(const wok_op_impl){.name = "view", .flags = WOK_IMPL_VIEW, .accept = cast_accept_view, .run = cast_run},
     &(const wok_op_impl){.name = "kernel", .accept = cast_accept_kernel, .prepare = cast_prepare,
                          .run = unary_run_kernel},
-    &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = cast_run},
+    &(const wok_op_impl){.name = "convert", .accept = wok_accept_number, .run = cast_run},
     NULL,
 };

@@ -100,7 +100,7 @@ static wok_status gather_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_gather[] = {
-    &(const wok_op_impl){.name = "ref", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_run},
+    &(const wok_op_impl){.name = "copy", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_run},
     NULL,
 };
 
@@ -142,7 +142,7 @@ static wok_status gather_elements_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_gather_elements[] = {
-    &(const wok_op_impl){.name = "ref", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_elements_run},
+    &(const wok_op_impl){.name = "copy", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_elements_run},
     NULL,
 };
 
@@ -196,6 +196,6 @@ static wok_status gather_nd_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_gather_nd[] = {
-    &(const wok_op_impl){.name = "ref", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_nd_run},
+    &(const wok_op_impl){.name = "copy", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_nd_run},
     NULL,
 };

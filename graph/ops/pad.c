@@ -139,7 +139,7 @@ static const char *accept_bytes(const wok_prepare *prepare) {
 }
 
 const wok_op_impl *const wok_impls_pad[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .workspace = pad_workspace, .run = pad_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .workspace = pad_workspace, .run = pad_run},
     NULL,
 };
 
@@ -215,10 +215,10 @@ static wok_status space_to_depth_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_depth_to_space[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = depth_to_space_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = depth_to_space_run},
     NULL,
 };
 const wok_op_impl *const wok_impls_space_to_depth[] = {
-    &(const wok_op_impl){.name = "ref", .accept = accept_bytes, .run = space_to_depth_run},
+    &(const wok_op_impl){.name = "copy", .accept = accept_bytes, .run = space_to_depth_run},
     NULL,
 };

@@ -327,7 +327,7 @@ static wok_status constant_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_constant[] = {
-    &(const wok_op_impl){.name = "ref", .prepare = constant_prepare, .run = constant_run},
+    &(const wok_op_impl){.name = "copy", .prepare = constant_prepare, .run = constant_run},
     NULL,
 };
 
@@ -368,7 +368,7 @@ static wok_status constant_of_shape_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_constant_of_shape[] = {
-    &(const wok_op_impl){.name = "ref", .prepare = constant_of_shape_prepare,
+    &(const wok_op_impl){.name = "copy", .prepare = constant_of_shape_prepare,
                          .run = constant_of_shape_run},
     NULL,
 };
