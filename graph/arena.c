@@ -1,4 +1,5 @@
 /* arena.c - a bump allocator: many small things that are freed together. */
+#include "ctx.h"
 #include "ir.h"
 
 #include <stdarg.h>
@@ -36,7 +37,7 @@ void wok_arena_free(wok_arena *arena) {
 }
 
 static chunk *add_chunk(wok_arena *arena, size_t bytes, bool single) {
-    chunk *c = wok_ctx_alloc(arena->ctx, bytes);
+    chunk *c = single ? wok_ctx_alloc_zeroed(arena->ctx, bytes) : wok_ctx_alloc(arena->ctx, bytes);
     if (!c) return NULL;
     *c = (chunk){.bytes = bytes, .used = HEADER, .single = single};
     arena->bytes += bytes;
@@ -50,8 +51,8 @@ static chunk *add_chunk(wok_arena *arena, size_t bytes, bool single) {
     return c;
 }
 
-/* Not zeroed; `align` is a power of two up to ALIGN. */
-static void *take(wok_arena *arena, size_t bytes, size_t align) {
+/* `align` is a power of two up to ALIGN. */
+static void *take(wok_arena *arena, size_t bytes, size_t align, bool zero) {
     if (bytes > SIZE_MAX / 2) {
         wok_ctx_fail(arena->ctx, WOK_ERR_MEMORY, "out of memory: %zu bytes were asked for", bytes);
         return NULL;
@@ -67,20 +68,12 @@ static void *take(wok_arena *arena, size_t bytes, size_t align) {
         at = HEADER;
     }
     c->used = at + bytes;
+    if (zero && !c->single && bytes) memset((char *)c + at, 0, bytes);
     return (char *)c + at;
 }
 
-void *wok_arena_alloc(wok_arena *arena, size_t bytes) {
-    void *ptr = take(arena, bytes, ALIGN);
-    if (ptr) memset(ptr, 0, bytes);
-    return ptr;
-}
-
-void *wok_arena_small(wok_arena *arena, size_t bytes) {
-    void *ptr = take(arena, bytes, 8);
-    if (ptr) memset(ptr, 0, bytes);
-    return ptr;
-}
+void *wok_arena_alloc(wok_arena *arena, size_t bytes) { return take(arena, bytes, ALIGN, true); }
+void *wok_arena_small(wok_arena *arena, size_t bytes) { return take(arena, bytes, 8, true); }
 
 void wok_arena_drop(wok_arena *arena, const void *ptr) {
     for (chunk **link = &arena->chunks; *link; link = &(*link)->next) {
@@ -95,7 +88,7 @@ void wok_arena_drop(wok_arena *arena, const void *ptr) {
 
 char *wok_arena_strdup(wok_arena *arena, const char *text) {
     size_t bytes = strlen(text) + 1;
-    char *copy = take(arena, bytes, 1);
+    char *copy = take(arena, bytes, 1, false);
     if (copy) memcpy(copy, text, bytes);
     return copy;
 }
@@ -106,7 +99,7 @@ char *wok_arena_format(wok_arena *arena, const char *format, ...) {
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    char *text = length < 0 ? NULL : take(arena, (size_t)length + 1, 1);
+    char *text = length < 0 ? NULL : take(arena, (size_t)length + 1, 1, false);
     if (text) vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
     return text;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- errors: a few slots a thread, found by the context's id -------------------------------------------------------- */
 
@@ -66,24 +67,52 @@ void wok_ctx_log(wok_ctx *ctx, wok_log_level level, const char *format, ...) {
 
 /* ---- memory ----------------------------------------------------------------------------------------------------------- */
 
-/* Blocks from this size on are aligned to huge pages and offered to the system as such: packed weights are streamed, and
- * every small page costs a walk of the page table. */
+/* Large blocks come from the system and go back to it at once: in the C library's heap, the copies that packing needs for a
+ * moment would leave holes as large as the weights. From one huge page on they are aligned to huge pages and offered as
+ * such: packed weights are streamed, and every small page costs a walk of the page table. */
 #define HUGE_PAGE ((size_t)2 << 20)
+#if defined(__SANITIZE_ADDRESS__)
+#define MAP_FROM SIZE_MAX /* the sanitizer watches its own heap only */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MAP_FROM SIZE_MAX
+#endif
+#endif
+#ifndef MAP_FROM
+#define MAP_FROM ((size_t)1 << 20)
+#endif
+
+static size_t whole_pages(size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+static void *map_block(size_t bytes) {
+    if (bytes > SIZE_MAX - 2 * HUGE_PAGE) return NULL;
+    size_t slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0, need = whole_pages(bytes);
+    char *map = mmap(NULL, need + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) return NULL;
+    if (!slack) return map;
+    size_t before = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
+    if (before) munmap(map, before);
+    if (slack - before) munmap(map + before + need, slack - before);
+#ifdef MADV_HUGEPAGE
+    madvise(map + before, need / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+    return map + before;
+}
 
 static void *libc_alloc(void *user, size_t bytes, size_t alignment) {
     (void)user;
-    size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : alignment;
     void *ptr = NULL;
-    if (posix_memalign(&ptr, align, bytes) != 0) return NULL; /* aligned_alloc wants whole multiples of the alignment */
-#ifdef MADV_HUGEPAGE
-    if (ptr && align == HUGE_PAGE) madvise(ptr, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-#endif
-    return ptr;
+    if (bytes >= MAP_FROM) return map_block(bytes);
+    return posix_memalign(&ptr, alignment, bytes) == 0 ? ptr : NULL;
 }
 
 static void libc_free(void *user, void *ptr, size_t bytes) {
-    (void)user, (void)bytes;
-    free(ptr);
+    (void)user;
+    if (bytes >= MAP_FROM) munmap(ptr, whole_pages(bytes));
+    else free(ptr);
 }
 
 /* Takes `bytes` from the limit. */
@@ -111,6 +140,12 @@ void *wok_ctx_alloc(wok_ctx *ctx, size_t bytes) {
         wok_ctx_fail(ctx, WOK_ERR_MEMORY, "out of memory: %zu bytes were asked for", bytes);
     }
     return ptr;
+}
+
+void *wok_ctx_alloc_zeroed(wok_ctx *ctx, size_t bytes) {
+    void *ptr = wok_ctx_alloc(ctx, bytes);
+    bool fresh = ctx->allocator.alloc == libc_alloc && bytes >= MAP_FROM; /* the system has cleared it */
+    return ptr && !fresh ? memset(ptr, 0, bytes) : ptr;
 }
 
 void wok_ctx_release(wok_ctx *ctx, void *ptr, size_t bytes) {

@@ -2,6 +2,7 @@
 #include "ctx.h"
 #include "model.h"
 #include "op.h"
+#include "passes/pass.h"
 #include "tensor.h"
 
 #include <stdarg.h>
@@ -170,6 +171,35 @@ static void describe(wok_model *model) {
     }
 }
 
+/* An output whose type the file does not give, as inference knows it. */
+static void complete_output(wok_model *model, int index, const wok_graph *inferred) {
+    wok_value_info *info = &model->outputs[index];
+    const wok_type *type = &inferred->values[model->graph->outputs[index]].type;
+    if (info->dtype == WOK_NONE) info->dtype = type->dtype;
+    if (info->rank >= 0 || type->rank < 0) return;
+    info->rank = type->rank;
+    for (int d = 0; d < type->rank; d++) {
+        info->dims[d] = wok_dim_known(type->dims[d]) ? type->dims[d] : -1;
+        const char *text = wok_dim_text(inferred, type->dims[d]);
+        info->dim_names[d] = info->dims[d] < 0 && text[0] != '?' ? wok_arena_strdup(model->graph->arena, text) : NULL;
+    }
+}
+
+/* Shapes that can be told from the file alone are wrong now, not at the first run. Only the rewrite that inference needs
+ * is done, on a copy. */
+static void check_types(wok_model *model) {
+    const char *others[64];
+    int count = 0;
+    for (int i = 0; wok_pass_name(i) && count < 64; i++)
+        if (strcmp(wok_pass_name(i), "canonicalize") != 0) others[count++] = wok_pass_name(i);
+    wok_near_misses misses = {0};
+    wok_graph *copy = wok_ir_clone(model->graph);
+    wok_status status = copy ? wok_passes_run(copy, others, count, &misses) : wok_ctx_last(model->ctx);
+    if (status != WOK_OK) wok_model_fail(model, status, "%s", wok_ctx_error(model->ctx));
+    for (int i = 0; status == WOK_OK && i < model->graph->output_count; i++) complete_output(model, i, copy);
+    wok_ir_free(copy);
+}
+
 wok_status wok_model_finish(wok_model *model, const wok_load_options *options) {
     wok_graph *graph = model->graph;
     wok_ctx *ctx = model->ctx;
@@ -189,6 +219,8 @@ wok_status wok_model_finish(wok_model *model, const wok_load_options *options) {
     list_unsupported(model);
     if (!model->runnable && !(options && options->allow_unsupported))
         return model->status = wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED, "%s", model->error);
+    if (model->runnable) check_types(model);
+    if (model->status != WOK_OK) return wok_ctx_fail(ctx, model->status, "%s", model->error);
     model->finished = true;
     return WOK_OK;
 }

@@ -339,6 +339,50 @@ Test(model, b14_constants_of_impossible_sizes) {
     wok_ctx_free(&ctx);
 }
 
+/* x 1x2x5x5, w 3x2x3x3 (or rank 5), one attribute that cannot be. */
+static void refuse_conv(wok_ctx *ctx, int kernel_rank, const char *name, int64_t a, int64_t b) {
+    static const float data[3 * 2 * 27];
+    const int64_t dims[] = {3, 2, 3, 3, 3};
+    wok_model *m = new_model(ctx);
+    wok_value x = wok_graph_input(m, "x", WOK_F32, 4, (int64_t[]){1, 2, 5, 5}, NULL);
+    size_t bytes = wok_tensor_bytes(WOK_F32, dims, kernel_rank);
+    wok_value w = wok_graph_constant(m, "w", WOK_F32, kernel_rank, dims, data, bytes, WOK_DATA_COPY);
+    wok_graph_output(m, wok_graph_op(m, "Conv", "", "the_conv", (wok_value[]){x, w}, 2, "y"));
+    if (name && strcmp(name, "group") == 0) wok_node_set_int(m, wok_graph_last(m), name, a);
+    else if (name) wok_node_set_ints(m, wok_graph_last(m), name, (int64_t[]){a, b, a, b}, strcmp(name, "pads") ? 2 : 4);
+    wok_status status = wok_model_finish(m, NULL);
+    cr_assert(status != WOK_OK, "%s %lld", name ? name : "rank", (long long)a);
+    cr_assert(strstr(wok_ctx_error(ctx), "the_conv"), "%s", wok_ctx_error(ctx));
+    wok_model_free(&m);
+}
+
+Test(model, b14_impossible_convolutions_do_not_load) {
+    wok_ctx *ctx = support_ctx(1, NULL);
+    refuse_conv(ctx, 5, NULL, 0, 0);
+    refuse_conv(ctx, 4, "strides", 0, 1);
+    refuse_conv(ctx, 4, "strides", -1, 1);
+    refuse_conv(ctx, 4, "dilations", 0, 1);
+    refuse_conv(ctx, 4, "kernel_shape", -3, 3);
+    refuse_conv(ctx, 4, "kernel_shape", 2, 3);
+    refuse_conv(ctx, 4, "group", 0, 0);
+    refuse_conv(ctx, 4, "group", 2, 0);
+    refuse_conv(ctx, 4, "dilations", 4, 1); /* larger than the picture */
+    wok_ctx_free(&ctx);
+}
+
+Test(model, outputs_without_a_declaration_get_their_type) {
+    wok_ctx *ctx = support_ctx(1, NULL);
+    wok_model *m = new_model(ctx);
+    wok_value x = wok_graph_input(m, "x", WOK_F32, 2, (int64_t[]){-1, 5}, (const char *[]){"batch", NULL});
+    wok_graph_output(m, wok_graph_op(m, "Transpose", "", NULL, &x, 1, "y"));
+    cr_assert(wok_model_finish(m, NULL) == WOK_OK, "%s", wok_ctx_error(ctx));
+    const wok_value_info *y = wok_model_output(m, 0);
+    cr_assert(y->dtype == WOK_F32 && y->rank == 2 && y->dims[0] == 5 && y->dims[1] == -1);
+    cr_assert_str_eq(y->dim_names[1], "batch");
+    wok_model_free(&m);
+    wok_ctx_free(&ctx);
+}
+
 Test(model, duplicates_are_refused) {
     static const float data[4];
     wok_ctx *ctx = support_ctx(1, NULL);
