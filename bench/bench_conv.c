@@ -1,21 +1,15 @@
-/* bench_conv.c - the convolutions of ResNet-18 and MobileNetV2 at 224x224, each layer with weights that are not in cache.
+/* bench_conv.c - the convolutions of ResNet-18 and MobileNetV2 at 224x224 against the FMA peak.
  *
- * bench_conv [--threads N] [--isa LEVEL] [--layer TEXT] [--ms N]
- *
- * For every distinct layer: microseconds (best of many), GMAC/s and the share of the FMA peak, on one thread and on N. The
- * peak is measured in this process just before each layer, a chain of register FMAs of the width that the kernel uses.
- * Layers rotate through copies of their packed weights (up to 48 MB), because in a network every layer finds the caches
- * full of other layers' weights. Totals count a layer as often as the network has it.
- */
-#define _GNU_SOURCE
-#include "ctx.h"
-#include "wok_kernels.h"
+ * bench_conv [--threads N] [--seconds S] [--layer TEXT]
+ * For every distinct layer: microseconds (best and median), GMAC/s and the share of the FMA peak, on one thread and then on
+ * N. Layers rotate through copies of their packed weights (up to 48 MB), because in a network every layer finds the caches
+ * full of other layers' weights; pictures stay where the last call left them. Totals count a layer as often as the network
+ * has it. WOK_ISA chooses the variant. */
+#include "bench.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct layer {
     const char *model, *name;
@@ -67,234 +61,123 @@ static const layer layers[] = {
     {"mobilenet_v2", "1x1 960>320 @7", 1, 960, 320, 1, 1, 7, false},
     {"mobilenet_v2", "1x1 320>1280 @7", 1, 320, 1280, 1, 1, 7, false},
 };
-enum { LAYERS = sizeof layers / sizeof *layers, MAX_COPIES = 16 };
-static const size_t rotated_bytes = 48u << 20;
+enum { LAYERS = sizeof layers / sizeof *layers, WEIGHT_BYTES = 48 << 20, MAX_COPIES = 16 };
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- FMA peak ----------------------------------------------------------------------------------------------------- */
-
-#if defined(__x86_64__)
-typedef float f32x8 __attribute__((vector_size(32)));
-typedef float f32x16 __attribute__((vector_size(64)));
-
-/* 12 chains cover the latency of two FMA ports. */
-#define FMA_CHAIN(i) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+x"(acc[i]) : "x"(x), "x"(y));
-#define EACH_CHAIN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-
-__attribute__((target("avx2,fma"))) static double fma_loop_256(int64_t steps) {
-    f32x8 acc[12] = {0}, x = {1}, y = {1};
-    for (int64_t i = 0; i < steps; i++) { EACH_CHAIN(FMA_CHAIN) }
-    return (double)steps * 12 * 8;
-}
-#undef FMA_CHAIN
-#define FMA_CHAIN(i) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(acc[i]) : "v"(x), "v"(y));
-__attribute__((target("avx512f"))) static double fma_loop_512(int64_t steps) {
-    f32x16 acc[12] = {0}, x = {1}, y = {1};
-    for (int64_t i = 0; i < steps; i++) { EACH_CHAIN(FMA_CHAIN) }
-    return (double)steps * 12 * 16;
-}
-#endif
-
-typedef struct peak_run {
-    wok_isa isa;
-    double rate[WOK_MAX_THREADS];
-} peak_run;
-
-static void peak_task(void *arg, int64_t task, int worker) {
-    (void)worker;
-    peak_run *run = arg;
-    run->rate[task] = 0;
-#if defined(__x86_64__)
-    if (run->isa == WOK_ISA_ref) return;
-    for (int repeat = 0; repeat < 5; repeat++) {
-        const double begin = now();
-        const double work = run->isa == WOK_ISA_avx2 ? fma_loop_256(100000) : fma_loop_512(100000);
-        run->rate[task] = fmax(run->rate[task], work / (now() - begin));
-    }
-#endif
-}
-
-/* MAC/s of all threads together; 0 where it is not known how to measure. */
-static double fma_peak(wok_isa isa, const wok_parallel *parallel) {
-    peak_run run = {.isa = isa};
-    const int threads = parallel ? parallel->threads : 1;
-    double sum = 0;
-    if (parallel)
-        parallel->run(parallel->self, peak_task, &run, threads);
-    else
-        peak_task(&run, 0, 0);
-    for (int i = 0; i < threads; i++) sum += run.rate[i];
-    return sum;
-}
-
-/* ---- one layer ---------------------------------------------------------------------------------------------------- */
-
-typedef struct bench {
-    const wok_conv_f32_kernel *conv;
+typedef struct contestant {
+    const wok_conv_f32_kernel *conv; /* or */
     const wok_dwconv_kernel *dw;
+    const wok_parallel *parallel;
     wok_conv_f32_problem conv_problem;
     wok_dwconv_problem dw_problem;
     wok_conv_f32_args conv_args;
     wok_dwconv_args dw_args;
     void *packed[MAX_COPIES];
-    int copies;
-} bench;
+    int copies, turn;
+} contestant;
 
-static void *allocate(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!p) {
-        fprintf(stderr, "bench_conv: out of memory\n");
-        exit(1);
+static void call(void *arg) {
+    contestant *c = arg;
+    c->dw_args.packed = c->conv_args.packed = c->packed[c->turn];
+    c->turn = (c->turn + 1) % c->copies;
+    if (c->dw)
+        c->dw->run(&c->dw_problem, &c->dw_args, c->parallel);
+    else
+        c->conv->run(&c->conv_problem, &c->conv_args, c->parallel);
+}
+
+static int out_size(const layer *l) { return (l->size - 1) / l->stride + 1; }
+static int weights(const layer *l) { return l->c_out * l->kernel * l->kernel * (l->depthwise ? 1 : l->c_in); }
+
+static void *room(size_t bytes) { return bench_floats(bytes / sizeof(float) + 16, 1); }
+
+static void pack(contestant *c, const float *w) {
+    const size_t bytes = c->dw ? c->dw->packed_bytes(&c->dw_problem) : c->conv->packed_bytes(&c->conv_problem);
+    const size_t copies = WEIGHT_BYTES / bytes + 1;
+    c->copies = copies < MAX_COPIES ? (int)copies : MAX_COPIES;
+    for (int i = 0; i < c->copies; i++) {
+        c->packed[i] = room(bytes);
+        if (c->dw)
+            c->dw->pack(&c->dw_problem, w, NULL, c->packed[i]);
+        else
+            c->conv->pack(&c->conv_problem, w, NULL, c->packed[i]);
     }
-    return p;
 }
 
-static float *random_floats(int64_t count) {
-    static uint32_t state = 1;
-    float *p = allocate((size_t)count * sizeof *p);
-    for (int64_t i = 0; i < count; i++) p[i] = (float)((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1;
-    return p;
-}
-
-static const wok_kernel *base(const bench *b) { return b->dw ? &b->dw->base : &b->conv->base; }
-
-static bench prepare(const layer *l, wok_isa_set isa, int threads) {
-    bench b = {0};
-    const int size = l->size, pad = l->kernel / 2, out = (size + 2 * pad - l->kernel) / l->stride + 1;
-    const int64_t weights = (int64_t)l->c_out * l->kernel * l->kernel * (l->depthwise ? 1 : l->c_in);
-    b.conv_problem = (wok_conv_f32_problem){l->c_in, l->c_out, 1, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
-    b.dw_problem = (wok_dwconv_problem){l->c_out, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
+/* False where no variant accepts. */
+static bool prepare(contestant *c, const layer *l, wok_isa_set isa, int threads) {
+    const int size = l->size, pad = l->kernel / 2, out = out_size(l);
+    c->conv_problem = (wok_conv_f32_problem){l->c_in, l->c_out, 1, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
+    c->dw_problem = (wok_dwconv_problem){l->c_out, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
     if (l->depthwise)
-        b.dw = wok_dwconv_select(isa, &b.dw_problem, NULL, NULL);
+        c->dw = wok_dwconv_select(isa, &c->dw_problem, NULL, NULL);
     else
-        b.conv = wok_conv_f32_select(isa, &b.conv_problem, NULL, NULL);
-    if (!b.dw && !b.conv) return b;
-
-    const wok_epilogue_f32 epilogue = {.bias = random_floats(l->c_out), .act = WOK_ACT_CLAMP, .hi = 6};
-    const float *x = random_floats((int64_t)size * size * l->c_in);
-    float *y = random_floats((int64_t)out * out * l->c_out), *w = random_floats(weights);
-    b.dw_args = (wok_dwconv_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue};
-    b.conv_args = (wok_conv_f32_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue, NULL};
-    size_t workspace = 0;
-    if (b.conv) {
-        workspace = b.conv->workspace_bytes(&b.conv_problem, &b.conv_args, 1);
-        const size_t shared = b.conv->workspace_bytes(&b.conv_problem, &b.conv_args, threads);
-        workspace = shared > workspace ? shared : workspace;
+        c->conv = wok_conv_f32_select(isa, &c->conv_problem, NULL, NULL);
+    if (!c->dw && !c->conv) return false;
+    const wok_epilogue_f32 epilogue = {.bias = bench_floats((size_t)l->c_out, 1), .act = WOK_ACT_CLAMP, .hi = 6};
+    const float *x = bench_floats((size_t)(size * size * l->c_in), 1);
+    float *y = bench_floats((size_t)(out * out * l->c_out), 1), *w = bench_floats((size_t)weights(l), 1);
+    c->dw_args = (wok_dwconv_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue};
+    c->conv_args = (wok_conv_f32_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue, NULL};
+    size_t alone = 0, shared = 0;
+    if (c->conv) {
+        alone = c->conv->workspace_bytes(&c->conv_problem, &c->conv_args, 1);
+        shared = c->conv->workspace_bytes(&c->conv_problem, &c->conv_args, threads);
     }
-    b.conv_args.workspace = allocate(workspace);
-    const size_t bytes = b.dw ? b.dw->packed_bytes(&b.dw_problem) : b.conv->packed_bytes(&b.conv_problem);
-    const size_t copies = rotated_bytes / bytes + 1;
-    b.copies = copies < MAX_COPIES ? (int)copies : MAX_COPIES;
-    for (int i = 0; i < b.copies; i++) {
-        b.packed[i] = allocate(bytes);
-        if (b.dw)
-            b.dw->pack(&b.dw_problem, w, NULL, b.packed[i]);
-        else
-            b.conv->pack(&b.conv_problem, w, NULL, b.packed[i]);
-    }
+    c->conv_args.workspace = room(alone > shared ? alone : shared);
+    pack(c, w);
     free(w);
-    return b;
+    return true;
 }
 
-static void release(bench *b) {
-    for (int i = 0; i < b->copies; i++) free(b->packed[i]);
-    free((void *)(uintptr_t)b->conv_args.x);
-    free(b->conv_args.y);
-    free((void *)(uintptr_t)b->conv_args.epilogue.bias);
-    free(b->conv_args.workspace);
+static void release(contestant *c) {
+    for (int i = 0; i < c->copies; i++) free(c->packed[i]);
+    free((void *)(uintptr_t)c->conv_args.x);
+    free((void *)(uintptr_t)c->conv_args.epilogue.bias);
+    free(c->conv_args.y);
+    free(c->conv_args.workspace);
 }
 
-static double best_seconds(bench *b, const wok_parallel *parallel, double seconds) {
-    double best = INFINITY;
-    const double begin = now();
-    for (int i = 0; i < 5 || now() - begin < seconds; i++) {
-        b->dw_args.packed = b->conv_args.packed = b->packed[i % b->copies];
-        const double start = now();
-        if (b->dw)
-            b->dw->run(&b->dw_problem, &b->dw_args, parallel);
-        else
-            b->conv->run(&b->conv_problem, &b->conv_args, parallel);
-        best = fmin(best, now() - start);
-    }
-    return best;
-}
-
-static double measure(bench *b, const layer *l, const wok_parallel *parallel, double seconds) {
-    const double peak = fma_peak(base(b)->isa, parallel), best = best_seconds(b, parallel, seconds);
-    const int out = (l->size - 1) / l->stride + 1;
-    const double macs = (double)out * out * l->c_out * l->kernel * l->kernel * (l->depthwise ? 1 : l->c_in);
-    printf(" %9.1f us %7.1f GMAC/s", best * 1e6, macs / best * 1e-9);
-    if (peak > 0)
-        printf(" %4.0f %%", 100 * macs / best / peak);
-    else
-        printf("      ?");
-    return best;
-}
-
-/* ---- the command line --------------------------------------------------------------------------------------------- */
-
-typedef struct options {
-    int threads;
-    const char *isa, *layer;
-    double seconds;
-} options;
-
-static bool parse(int argc, char **argv, options *o) {
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 == argc) return false;
-        if (strcmp(argv[i], "--threads") == 0)
-            o->threads = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--isa") == 0)
-            o->isa = argv[i + 1];
-        else if (strcmp(argv[i], "--layer") == 0)
-            o->layer = argv[i + 1];
-        else if (strcmp(argv[i], "--ms") == 0)
-            o->seconds = 1e-3 * atof(argv[i + 1]);
-        else
-            return false;
-    }
-    return o->threads >= 0;
+/* Best seconds of a call. */
+static double measure(contestant *c, const layer *l, const wok_parallel *parallel, wok_isa_set isa, double seconds) {
+    bench_entry entries[2] = {{.name = "FMA peak", .fn = bench_fma, .arg = &isa}, {.name = l->name, .fn = call, .arg = c}};
+    c->parallel = parallel;
+    bench_contest(entries, 2, seconds, parallel != NULL);
+    const double macs = (double)out_size(l) * out_size(l) * weights(l), rate = macs / entries[1].best;
+    const double peak = bench_fma_macs(isa) / entries[0].best * (parallel ? parallel->threads : 1);
+    printf("  %8.1f %8.1f us %7.1f GMAC/s", entries[1].best * 1e6, entries[1].median * 1e6, rate * 1e-9);
+    if (peak > 0) printf(" %3.0f %%", 100 * rate / peak);
+    fflush(stdout);
+    return entries[1].best;
 }
 
 int main(int argc, char **argv) {
-    options o = {.isa = getenv("WOK_ISA"), .seconds = 0.1};
-    if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: bench_conv [--threads N] [--isa LEVEL] [--layer TEXT] [--ms N]\n");
-        return 2;
+    int threads = 1;
+    double seconds = 0.2, total[2] = {0};
+    const char *text = "";
+    const wok_isa_set isa = bench_isa();
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--threads") == 0) threads = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--seconds") == 0) seconds = atof(argv[i + 1]);
+        if (strcmp(argv[i], "--layer") == 0) text = argv[i + 1];
     }
-    wok_isa_set isa;
-    const char *error = wok_cpu_select(o.isa, &isa);
-    wok_ctx_options ctx_options = {.size = sizeof ctx_options, .threads = o.threads};
-    wok_ctx *ctx = wok_ctx_create(&ctx_options);
-    if (error || !ctx || wok_ctx_check(ctx) != WOK_OK) {
-        fprintf(stderr, "bench_conv: %s\n", error ? error : "no context");
-        return 1;
-    }
-    const wok_parallel *parallel = ctx->threads > 1 ? &ctx->parallel : NULL;
-    printf("%-14s%-24s%-30s 1 thread", "model", "layer", "kernel");
-    if (parallel) printf("%31d threads", ctx->threads);
-    printf("\n");
-    double total[2] = {0};
+    wok_parallel *pool = threads > 1 ? bench_pool_create(threads) : NULL;
+    printf("%s, 1 thread%s\n", wok_cpu()->brand, pool ? " and all" : "");
     for (int i = 0; i < LAYERS; i++) {
         const layer *l = &layers[i];
-        if (o.layer && !strstr(l->name, o.layer) && !strstr(l->model, o.layer)) continue;
-        bench b = prepare(l, isa, ctx->threads);
-        if (!base(&b)) continue;
-        printf("%-14s%-24s%-26s", l->model, l->name, base(&b)->name);
-        total[0] += l->times * measure(&b, l, NULL, o.seconds);
-        if (parallel) total[1] += l->times * measure(&b, l, parallel, o.seconds);
-        printf("\n");
-        fflush(stdout);
-        release(&b);
+        contestant c = {0};
+        if ((strstr(l->name, text) || strstr(l->model, text)) && prepare(&c, l, isa, threads)) {
+            printf("%-13s%-22s%-25s", l->model, l->name, c.dw ? c.dw->base.name : c.conv->base.name);
+            total[0] += l->times * measure(&c, l, NULL, isa, seconds);
+            if (pool) total[1] += l->times * measure(&c, l, pool, isa, seconds);
+            printf("\n");
+            release(&c);
+        }
         if (i + 1 < LAYERS && strcmp(l->model, layers[i + 1].model) == 0) continue;
-        printf("%-14s%-50s %9.2f ms%28.2f ms\n", l->model, "all layers, as often as they occur", total[0] * 1e3, total[1] * 1e3);
+        printf("%-13severy layer as often as it occurs, best: %.2f ms", l->model, total[0] * 1e3);
+        if (pool) printf(", %d threads %.2f ms", threads, total[1] * 1e3);
+        printf("\n");
         total[0] = total[1] = 0;
     }
-    wok_ctx_free(&ctx);
+    if (pool) bench_pool_free(pool);
     return 0;
 }

@@ -8,7 +8,7 @@
 #define NR WOK_CONV_F32_NR
 #define CHUNK_BYTES (160 * 1024) /* input pixels of a chunk: with a panel of weights they share an L2 of 512 KiB */
 #define TABLE_BYTES (32 * 1024)
-#define STRIP_CHANNELS 32 /* shorter taps than this are joined to strips */
+#define STRIP_CHANNELS 64 /* shorter taps than this are joined to strips */
 
 /* Sizes are products of caller's numbers. Past this nothing can be addressed; saturating keeps later sums defined. */
 #define SIZE_LIMIT ((int64_t)1 << 56)
@@ -75,25 +75,35 @@ static int64_t strip_rows(const wok_conv_f32_problem *p, int64_t out_rows) {
     return mul_sat(out_rows - 1, p->stride_h) + (p->kernel_h - 1) * p->dilation_h + 1;
 }
 
-/* Chooses how many ranges the panels are cut into and how many parts the pixels, at least `chunks` of the latter: the
- * least time of the slowest thread, in cycles of a 16-FMA-lane machine, and the traffic of reading every weight once a
- * chunk and every pixel once a range. `units` are what pixels are cut by (blocks, or picture rows). */
-static void choose_split(conv_plan *plan, int64_t panels, int64_t chunks, int64_t units, double unit_cycles,
-                         double weight_bytes, double pixel_bytes, int threads) {
+/* What a plan costs, in cycles of a core that does 16 MAC in one, and in bytes. A unit is what pixels are cut by: a block,
+ * or a row of the picture. */
+typedef struct conv_cost {
+    int64_t units, panels;
+    double unit_panel;   /* cycles: one unit against one panel */
+    double unit_prepare; /* cycles: pointers and strip of one unit */
+    double weight_bytes, pixel_bytes;
+} conv_cost;
+
+/* Cuts the pixels into at least `chunks` parts and the panels into ranges, so that the slowest thread is done soonest. Half
+ * a task is added because threads never start and run evenly, and the traffic of reading every weight once a part and every
+ * pixel once a range. */
+static void choose_split(conv_plan *plan, const conv_cost *c, int64_t chunks, int threads) {
     double best = INFINITY;
-    for (int64_t ranges = 1; ranges <= wok_min64(panels, threads); ranges++) {
-        const int64_t tasks = wok_round_up(mul_sat(chunks, ranges), threads);
-        const int64_t parts = wok_min64(wok_ceil_div(tasks, ranges), units);
-        const double rounds = (double)wok_ceil_div(parts * ranges, threads);
-        const double work = unit_cycles * (double)wok_ceil_div(units, parts) * (double)wok_ceil_div(panels, ranges);
-        const double traffic = (double)parts * weight_bytes + (double)ranges * pixel_bytes;
-        const double cost = rounds * work + traffic / (16.0 * threads);
-        if (cost < best) {
+    const int64_t most_ranges = threads > 1 ? wok_min64(c->panels, threads) : 1;
+    for (int64_t ranges = 1; ranges <= most_ranges; ranges += wok_max64(1, ranges / 2))
+        for (int64_t rounds = 1; rounds <= (threads > 1 ? 4 : 1); rounds++) {
+            const int64_t tasks = wok_round_up(mul_sat(chunks, ranges), threads * rounds);
+            const int64_t parts = wok_min64(wok_ceil_div(tasks, ranges), c->units);
+            const double turns = (double)wok_ceil_div(parts * ranges, threads);
+            const double task = (double)wok_ceil_div(c->units, parts) *
+                                (c->unit_panel * (double)wok_ceil_div(c->panels, ranges) + c->unit_prepare);
+            const double traffic = (double)parts * c->weight_bytes + (double)ranges * c->pixel_bytes;
+            const double cost = (turns + 0.5) * task + traffic / (16.0 * threads);
+            if (cost >= best) continue;
             best = cost;
             plan->chunks = parts;
             plan->ranges = ranges;
         }
-    }
 }
 
 static conv_plan make_plan(const wok_conv_f32_problem *p, const wok_conv_f32_args *a, int mr, int threads) {
@@ -107,19 +117,19 @@ static conv_plan make_plan(const wok_conv_f32_problem *p, const wok_conv_f32_arg
     plan.pixels = mul_sat(a->batch, image);
     if (plan.pixels == 0) return plan;
 
-    const int64_t panels = p->group * group_panels(p);
-    const double weight_bytes = (double)panels * (double)k * NR * sizeof(float);
-    const double pixel_bytes = (double)a->batch * (double)a->in_h * (double)a->in_w * (double)p->c_in * sizeof(float);
     const int64_t table_row = plan.runs * (int64_t)sizeof(void *);
+    conv_cost cost = {.panels = p->group * group_panels(p)};
+    cost.weight_bytes = (double)cost.panels * (double)k * NR * sizeof(float);
+    cost.pixel_bytes = (double)a->batch * (double)a->in_h * (double)a->in_w * (double)p->c_in * sizeof(float);
     if (plan.strips) {
         plan.strip_width = mul_sat(mul_sat(a->out_w - 1, p->stride_w) + p->kernel_w, p->c_in);
         const int64_t row_bytes = mul_sat(plan.strip_width, (int64_t)sizeof(float));
-        int64_t rows = CHUNK_BYTES / row_bytes - strip_rows(p, 1);
-        rows = wok_max64(1, rows / p->stride_h + 1);
+        int64_t rows = (CHUNK_BYTES / row_bytes - strip_rows(p, 1)) / p->stride_h + 1;
         rows = wok_max64(1, wok_min64(rows, TABLE_BYTES / mul_sat(a->out_w, table_row)));
-        const int64_t per_image = wok_ceil_div(a->out_h, rows);
-        choose_split(&plan, panels, mul_sat(per_image, a->batch), mul_sat(a->batch, a->out_h),
-                     (double)k * (double)wok_round_up(a->out_w, mr), weight_bytes, pixel_bytes, threads);
+        cost.units = mul_sat(a->batch, a->out_h);
+        cost.unit_panel = (double)k * (double)wok_round_up(a->out_w, mr);
+        cost.unit_prepare = (double)p->stride_h * (double)row_bytes / 16 + 4.0 * (double)(a->out_w * plan.runs);
+        choose_split(&plan, &cost, mul_sat(wok_ceil_div(a->out_h, rows), a->batch), threads);
         /* A chunk stays inside one picture. */
         const int64_t parts = wok_min64(a->out_h, wok_ceil_div(plan.chunks, a->batch));
         rows = wok_ceil_div(a->out_h, parts);
@@ -128,11 +138,12 @@ static conv_plan make_plan(const wok_conv_f32_problem *p, const wok_conv_f32_arg
         plan.strip_rows = strip_rows(p, rows);
         plan.strip_bytes = align64(mul_sat(plan.strip_rows, row_bytes));
     } else {
-        const int64_t blocks = wok_ceil_div(plan.pixels, mr);
-        const double chunks = fmax(pixel_bytes / CHUNK_BYTES, (double)plan.pixels * (double)table_row / TABLE_BYTES);
-        choose_split(&plan, panels, (int64_t)fmin(ceil(chunks) + 1e-9, (double)blocks), blocks, (double)k * mr,
-                     weight_bytes, pixel_bytes, threads);
-        plan.chunk_pixels = wok_ceil_div(blocks, plan.chunks) * mr;
+        cost.units = wok_ceil_div(plan.pixels, mr);
+        cost.unit_panel = (double)k * mr;
+        cost.unit_prepare = 4.0 * (double)(plan.runs * mr);
+        const double chunks = fmax(cost.pixel_bytes / CHUNK_BYTES, (double)plan.pixels * (double)table_row / TABLE_BYTES);
+        choose_split(&plan, &cost, (int64_t)fmin(ceil(chunks + 1e-9), (double)cost.units), threads);
+        plan.chunk_pixels = wok_ceil_div(cost.units, plan.chunks) * mr;
         plan.zero_bytes = align64(p->c_in * (int64_t)sizeof(float));
     }
     /* A chunk of n pixels has ceil(n / mr) blocks. */

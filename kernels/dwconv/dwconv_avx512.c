@@ -111,24 +111,29 @@ static __attribute__((noinline)) void row_any(const wok_dwconv_row *row) {
 #define COLUMN(i)                                                                                                      \
     if (i < (PIXELS - 1) * stride + size) {                                                                            \
         enum { I = i };                                                                                                \
-        const bool outside = bordered && (left + I < 0 || left + I >= a->in_w);                                        \
+        const bool outside = bordered && (left + I < 0 || left + I >= in->width);                                      \
         const __m512 column = _mm512_maskz_loadu_ps(o->mask, outside ? zeros : x + I * step);                          \
         EACH_PIXEL(MULTIPLY)                                                                                           \
     }
+#define ADD_BIAS(j) c##j = _mm512_add_ps(c##j, bias);
 #define FINISH(j)                                                                                                      \
-    if (j < count) finish(o, ox + j, c##j);
+    if (j < count) {                                                                                                   \
+        if (residual)                                                                                                  \
+            c##j = _mm512_add_ps(c##j, _mm512_maskz_loadu_ps(o->mask, residual + j * o->residual_stride));             \
+        _mm512_mask_storeu_ps(y + j * o->y_stride, o->mask, wok_clamp_avx512(c##j, o->lo, o->hi));                     \
+    }
 
 /* The rows of a window, at column 0 of the picture and some channel; a row outside it is zeros, step 0. */
 typedef struct window {
     const float *rows[5];
     int64_t steps[5];
+    int64_t width;
 } window;
 
 /* Outputs ox .. ox + count - 1 (at most 8) of a block of channels. bordered: some windows reach over a side of the
- * picture, or count is below 8. */
-WOK_INLINE void tile(const wok_dwconv_args *a, const output *o, const window *in, const float *w, int64_t ox,
-                     int64_t count, const int size, const int stride, const bool bordered) {
-    const int64_t left = ox * stride - a->pad_left;
+ * picture, or count is below 8. left: input column of the first tap. */
+WOK_INLINE void tile(const output *o, const window *in, const float *w, int64_t ox, int64_t left, int64_t count,
+                     const int size, const int stride, const bool bordered) {
     EACH_PIXEL(DECLARE)
     for (int ky = 0; ky < size; ky++, w += size * BLOCK) {
         const int64_t step = in->steps[ky];
@@ -136,26 +141,33 @@ WOK_INLINE void tile(const wok_dwconv_args *a, const output *o, const window *in
         EACH_TAP(WEIGHT)
         EACH_COLUMN(COLUMN)
     }
+    if (o->bias) {
+        const __m512 bias = _mm512_maskz_loadu_ps(o->mask, o->bias);
+        EACH_PIXEL(ADD_BIAS)
+    }
+    const float *residual = o->residual ? o->residual + ox * o->residual_stride : NULL;
+    float *y = o->y + ox * o->y_stride;
     EACH_PIXEL(FINISH)
 }
 
 WOK_INLINE void row_of(const wok_dwconv_row *row, const int size, const int stride) {
     const wok_dwconv_args *a = row->args;
-    const int64_t out_w = a->out_w;
     for (int64_t c = row->begin; c < row->end; c += BLOCK) {
         const output o = output_at(row, c);
         const float *w = (const float *)a->packed + c * size * size;
-        window in;
+        window in = {.width = a->in_w};
         for (int ky = 0; ky < size; ky++) {
             const float *line = wok_dwconv_input(row, ky);
             in.rows[ky] = line ? line + c : zeros;
             in.steps[ky] = line ? a->x_stride : 0;
         }
-        for (int64_t ox = 0; ox < out_w; ox += PIXELS)
+        for (int64_t ox = 0; ox < a->out_w; ox += PIXELS) {
+            const int64_t left = ox * stride - a->pad_left, count = wok_min64(PIXELS, a->out_w - ox);
             if (ox >= row->inner_begin && ox + PIXELS <= row->inner_end)
-                tile(a, &o, &in, w, ox, PIXELS, size, stride, false);
+                tile(&o, &in, w, ox, left, PIXELS, size, stride, false);
             else
-                tile(a, &o, &in, w, ox, wok_min64(PIXELS, out_w - ox), size, stride, true);
+                tile(&o, &in, w, ox, left, count, size, stride, true);
+        }
     }
 }
 
