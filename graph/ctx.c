@@ -55,6 +55,10 @@ wok_status wok_ctx_last(const wok_ctx *ctx) {
     return slot && slot->status != WOK_OK ? slot->status : WOK_ERR_MEMORY;
 }
 
+wok_status wok_ctx_settle(const wok_ctx *ctx, wok_status status) {
+    return status == WOK_ERR_MEMORY && wok_ctx_last(ctx) == WOK_ERR_LIMIT ? WOK_ERR_LIMIT : status;
+}
+
 void wok_ctx_log(wok_ctx *ctx, wok_log_level level, const char *format, ...) {
     if (!ctx->log) return;
     char text[1024];

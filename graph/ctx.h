@@ -27,7 +27,8 @@ struct wok_ctx {
 wok_status wok_ctx_check(wok_ctx *ctx);
 /* Status of this thread's last failure: tells WOK_ERR_LIMIT from WOK_ERR_MEMORY after a NULL from wok_ctx_alloc. */
 wok_status wok_ctx_last(const wok_ctx *ctx);
-
+/* `status`, but WOK_ERR_LIMIT where what looked like a lack of memory was the limit. For functions of the API to return. */
+wok_status wok_ctx_settle(const wok_ctx *ctx, wok_status status);
 /* wok_ctx_alloc, and zeros: at no cost where the system just gave the pages. */
 void *wok_ctx_alloc_zeroed(wok_ctx *ctx, size_t bytes);
 

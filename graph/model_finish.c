@@ -195,7 +195,7 @@ static void check_types(wok_model *model) {
     wok_near_misses misses = {0};
     wok_graph *copy = wok_ir_clone(model->graph);
     wok_status status = copy ? wok_passes_run(copy, others, count, &misses) : wok_ctx_last(model->ctx);
-    if (status != WOK_OK) wok_model_fail(model, status, "%s", wok_ctx_error(model->ctx));
+    if (status != WOK_OK) wok_model_fail(model, wok_ctx_settle(model->ctx, status), "%s", wok_ctx_error(model->ctx));
     for (int i = 0; status == WOK_OK && i < model->graph->output_count; i++) complete_output(model, i, copy);
     wok_ir_free(copy);
 }
@@ -214,7 +214,7 @@ wok_status wok_model_finish(wok_model *model, const wok_load_options *options) {
         if (model->status == WOK_OK) describe(model);
     }
     if (model->status == WOK_OK && graph->status != WOK_OK)
-        wok_model_fail(model, graph->status, "%s", wok_ctx_error(ctx));
+        wok_model_fail(model, wok_ctx_settle(ctx, graph->status), "%s", wok_ctx_error(ctx));
     if (model->status != WOK_OK) return wok_ctx_fail(ctx, model->status, "%s", model->error);
     list_unsupported(model);
     if (!model->runnable && !(options && options->allow_unsupported))

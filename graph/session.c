@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLANS = 16, VALUE_INTS = 16 };
+enum { PLANS = 16, MOST_PLANS = 4096, VALUE_INTS = 16 };
 
 /* ---- errors: kept by the session ----------------------------------------------------------------------------------------- */
 
@@ -23,8 +23,7 @@ static wok_status WOK_PRINTF(3, 4) fail(wok_session *s, wok_status status, const
 static wok_status keep(wok_session *s, wok_status status) {
     if (status == WOK_OK) return WOK_OK;
     snprintf(s->error, sizeof s->error, "%s", wok_ctx_error(s->ctx));
-    if (status == WOK_ERR_MEMORY && wok_ctx_last(s->ctx) == WOK_ERR_LIMIT) return WOK_ERR_LIMIT;
-    return status;
+    return wok_ctx_settle(s->ctx, status);
 }
 
 const char *wok_session_error(const wok_session *session) { return session ? session->error : ""; }
@@ -126,7 +125,7 @@ wok_status wok_session_create(wok_model *model, const wok_session_options *optio
     s->ctx = ctx;
     s->key.precision = o.precision;
     s->profile = o.profile;
-    s->plan_limit = o.plan_cache > 0 ? o.plan_cache : PLANS;
+    s->plan_limit = o.plan_cache <= 0 ? PLANS : o.plan_cache < MOST_PLANS ? o.plan_cache : MOST_PLANS;
     s->arena = wok_arena_new(ctx);
     status = s->arena ? find_outputs(s, &o) : wok_ctx_last(ctx);
     if (status == WOK_OK) status = copy_pass_names(s, &o);
@@ -134,7 +133,7 @@ wok_status wok_session_create(wok_model *model, const wok_session_options *optio
     if (status == WOK_OK) status = use_program(s);
     if (status == WOK_OK) *handle = s;
     else wok_session_free(&s);
-    return status;
+    return wok_ctx_settle(ctx, status);
 }
 
 void wok_session_trim(wok_session *s) {
@@ -436,6 +435,10 @@ static wok_status check_bound(wok_session *s) {
             return fail(s, WOK_ERR_SHAPE, "output '%s' is %s%s and takes %zu bytes, but %zu were bound for it",
                         wok_session_output_name(s, i), wok_dtype_name(out->dtype), wok_shape_text(out->dims, out->rank),
                         out->bytes, s->bound_bytes[i]);
+        for (int k = 0; k < i; k++)
+            if (overlap(s->bound[i], s->bound_bytes[i], s->bound[k], s->bound_bytes[k]))
+                return fail(s, WOK_ERR_ARGUMENT, "the memory bound for output '%s' overlaps output '%s'",
+                            wok_session_output_name(s, i), wok_session_output_name(s, k));
         for (int k = 0; k < s->model->graph->input_count; k++)
             if (s->inputs[k].set && overlap(s->bound[i], s->bound_bytes[i], s->inputs[k].data, s->inputs[k].bytes))
                 return fail(s, WOK_ERR_ARGUMENT, "the memory bound for output '%s' overlaps input '%s'",

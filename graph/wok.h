@@ -155,11 +155,13 @@ WOK_API void wok_session_free(wok_session **session);
 WOK_API const char *wok_session_error(const wok_session *session);
 
 /* Inputs and outputs are counted as in the model (outputs: as in the options). Shapes may change from run to run.
- * The data is borrowed until the next run ends. rank 0 takes dims NULL. An optional input is cleared by data NULL. */
+ * The data, aligned to its element size, is borrowed until the next run ends; a further run without a new call reads it
+ * again. rank 0 takes dims NULL. An optional input is cleared by data NULL. */
 WOK_API wok_status wok_session_set_input(wok_session *session, int index, wok_dtype dtype, const int64_t *dims, int rank,
                                          const void *data, size_t bytes);
-/* The next runs write output `index` into the caller's memory, which must hold it (checked before anything runs).
- * NULL goes back to the session's own. */
+/* The next runs write output `index` into the caller's memory, which must be aligned to 8, hold it and overlap no input or
+ * other output (checked before anything runs; a size that depends on data is checked when it is known). NULL goes back to
+ * the session's own. */
 WOK_API wok_status wok_session_bind_output(wok_session *session, int index, void *data, size_t bytes);
 /* Checks inputs, plans if the shapes are new, runs. On failure outputs are undefined and the session stays usable. */
 WOK_API wok_status wok_session_run(wok_session *session);

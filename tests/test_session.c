@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "session.h"
 #include "support.h"
+#include "wok_npy.h"
 
 #include <criterion/criterion.h>
 #include <float.h>
@@ -523,6 +524,53 @@ Test(memory, b59_the_limit_is_an_error_and_not_the_end) {
     wok_session_free(&s);
     wok_model_free(&m);
     wok_ctx_free(&ctx);
+}
+
+/* Real models, from every exporter: once their shape is planned, no run allocates. */
+static void run_fixture(const char *folder, const char *file, int *count) {
+    char path[4096];
+    support_heap heap = {0};
+    wok_ctx *ctx = support_ctx(2, &heap);
+    wok_model *m = NULL;
+    wok_session *s = NULL;
+    wok_tensor inputs[8] = {{0}};
+    snprintf(path, sizeof path, "fixtures/%s/%s", folder, file);
+    cr_assert(wok_model_load(ctx, support_shared(path), NULL, &m) == WOK_OK, "%s: %s", path, wok_ctx_error(ctx));
+    cr_assert(wok_session_create(m, NULL, &s) == WOK_OK, "%s: %s", path, wok_ctx_error(ctx));
+    for (int i = 0; i < wok_model_input_count(m); i++) {
+        snprintf(path, sizeof path, "fixtures/%s/float.in.%s.npy", folder, wok_model_input(m, i)->name);
+        inputs[i] = support_npy(ctx, support_shared(path));
+        cr_assert(wok_session_set_input(s, i, inputs[i].dtype, inputs[i].dims, inputs[i].rank, inputs[i].data,
+                                        inputs[i].bytes) == WOK_OK, "%s", wok_session_error(s));
+    }
+    cr_assert(wok_session_run(s) == WOK_OK, "%s", wok_session_error(s));
+    cr_assert(!s->plan->eager, "%s/%s has sizes that depend on data", folder, file);
+    heap.fail_at = heap.calls + 1;
+    heap.lasting = true;
+    for (int i = 0; i < 3; i++) cr_assert(wok_session_run(s) == WOK_OK, "%s/%s: %s", folder, file, wok_session_error(s));
+    cr_assert(heap.failures == 0);
+    (*count)++;
+    for (int i = 0; i < 8; i++) wok_npy_free(ctx, &inputs[i]);
+    wok_session_free(&s);
+    wok_model_free(&m);
+    wok_ctx_free(&ctx);
+    cr_assert(heap.blocks == 0);
+}
+
+Test(memory, exported_models_allocate_nothing_when_planned, .timeout = 300) {
+    static const char *const folders[] = {"bert-h64", "distilbert-h64-cls", "resnet18-w8", "mobilenetv2-w025", "mobilenetv2-keras"};
+    static const char *const files[] = {"ts11.onnx", "ts13.onnx", "ts17.onnx", "ts17-sdpa.onnx", "bn13.onnx", "dynamo18.onnx",
+                                        "dynamo18-sdpa.onnx", "dynamo21.onnx", "ortfused13.onnx", "half13.onnx",
+                                        "external13.onnx", "tf2onnx15.onnx"};
+    if (!support_has_shared()) cr_skip_test("../shared is absent");
+    int count = 0;
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
+        for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+            char path[512];
+            snprintf(path, sizeof path, WOK_SOURCE_DIR "/../shared/fixtures/%s/%s", folders[f], files[k]);
+            if (access(path, R_OK) == 0) run_fixture(folders[f], files[k], &count);
+        }
+    cr_assert(count > 20, "only %d models were run", count);
 }
 
 /* Build, plan, run, plan anew, with the nth allocation failing: a status, a sentence, nothing leaked, nothing wrong. */
