@@ -1,6 +1,6 @@
 /* bench_gemm.c - gemm_f32 on the shapes of BERT, small M and convolutions, against the FMA peak and OpenBLAS.
  *
- * bench_gemm [--threads N] [--seconds S] [MxNxK]...
+ * bench_gemm [--threads N] [--seconds S] [--gelu 1] [MxNxK]...       --gelu: with bias and GELU, as in a feed-forward layer
  * Each shape has as many distinct weight matrices as fit in 96 MB, used in turn, so that no weight is in a cache only
  * because the last call used it. All variants and the peak loop take turns in one process. */
 #include "bench.h"
@@ -50,7 +50,7 @@ static void release(contestant *c) {
     for (int i = 0; i < c->weights; i++) free(c->packed[i]);
 }
 
-static void bench_shape(const shape *s, wok_isa_set isa, const wok_parallel *parallel, double seconds) {
+static void bench_shape(const shape *s, wok_isa_set isa, const wok_parallel *parallel, double seconds, bool gelu) {
     float *a = bench_floats((size_t)(s->m * s->k), 1), *b = bench_floats((size_t)(s->k * s->n), sqrtf((float)s->k));
     float *c = bench_floats((size_t)(s->m * s->n), 1);
     int threads = parallel ? parallel->threads : 1, count, used = 1;
@@ -65,6 +65,7 @@ static void bench_shape(const shape *s, wok_isa_set isa, const wok_parallel *par
         contestant *e = &contestants[used];
         *e = (contestant){.kernel = (const void *)list[i], .parallel = parallel};
         e->args = (wok_gemm_f32_args){.m = s->m, .n = s->n, .k = s->k, .a = a, .lda = s->k, .c = c, .ldc = s->n};
+        if (gelu) e->args.epilogue = (wok_epilogue_f32){.bias = b, .act = WOK_ACT_GELU};
         prepare(e, s, b);
         entries[used++] = (bench_entry){.name = list[i]->name, .fn = call, .arg = e};
     }
@@ -88,9 +89,11 @@ static void bench_shape(const shape *s, wok_isa_set isa, const wok_parallel *par
 int main(int argc, char **argv) {
     int threads = 1, given = 0;
     double seconds = 0.6;
+    bool gelu = false;
     wok_isa_set isa = bench_isa();
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0) threads = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--gelu") == 0) gelu = atoi(argv[i + 1]) != 0;
         if (strcmp(argv[i], "--seconds") == 0) seconds = atof(argv[i + 1]);
     }
     wok_parallel *pool = threads > 1 ? bench_pool_create(threads) : NULL;
@@ -98,10 +101,10 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         long long m, n, k;
         if (sscanf(argv[i], "%lldx%lldx%lld", &m, &n, &k) != 3) continue;
-        bench_shape(&(shape){m, n, k}, isa, pool, seconds);
+        bench_shape(&(shape){m, n, k}, isa, pool, seconds, gelu);
         given++;
     }
-    for (size_t i = 0; !given && i < sizeof shapes / sizeof *shapes; i++) bench_shape(&shapes[i], isa, pool, seconds);
+    for (size_t i = 0; !given && i < sizeof shapes / sizeof *shapes; i++) bench_shape(&shapes[i], isa, pool, seconds, gelu);
     if (pool) bench_pool_free(pool);
     return 0;
 }

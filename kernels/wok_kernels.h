@@ -136,7 +136,7 @@ typedef struct wok_epilogue_f32 {
 /* ---- gemm_f32: C[m][n] = act(sum_k A[m][k] * B[k][n] + bias[n] + residual[m][n]) ---------------------------------- */
 /* One FMA chain per output over ascending k (a K block that reloads C continues the chain), so the tile, the M tail,
  * the packing and the thread count are free; all x86 SIMD variants give the same bits.
- * Bound: |y - ref| <= 2^-23 * 4 * sqrt(k) * sum|a*b| / k ... stated exactly in gemm_f32/gemm_f32.h.
+ * Bound against exact sums: (k + 3) 2^-24 (sum |a b| + |bias| + |residual|), and the activation's: gemm_f32/gemm_f32.h.
  * The BLAS variant registers with WOK_KERNEL_NONDETERMINISTIC. */
 
 typedef struct wok_gemm_f32_problem {

@@ -102,18 +102,36 @@ WOK_INLINE void run_tile(const wok_gemm_f32_tile *t, const int rows, const int p
         _mm512_store_ps(t->acc + (p * rows + i) * PANEL, acc[i][p]);
 }
 
-static void finish(const wok_gemm_f32_tile *t, int64_t rows) {
+/* Sixteen columns of one panel, all of them there or under a mask. */
+WOK_INLINE void finish_columns(const wok_gemm_f32_tile *t, int64_t rows, int64_t n, const wok_act act, const bool masked) {
     const __m512 lo = _mm512_set1_ps(t->epilogue->lo), hi = _mm512_set1_ps(t->epilogue->hi);
-    for (int64_t n = 0; n < t->columns; n += PANEL) {
-        const __mmask16 mask = wok_mask_avx512(t->columns - n);
-        const __m512 bias = t->bias ? _mm512_maskz_loadu_ps(mask, t->bias + n) : _mm512_setzero_ps();
-        const float *acc = t->acc + n * rows;
-        for (int64_t i = 0; i < rows; i++) {
-            __m512 x = _mm512_load_ps(acc + i * PANEL);
-            if (t->bias) x = _mm512_add_ps(x, bias);
-            if (t->residual) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, t->residual + i * t->ldr + n));
-            _mm512_mask_storeu_ps(t->c + i * t->ldc + n, mask, wok_act_avx512(x, t->epilogue->act, lo, hi));
-        }
+    const __mmask16 mask = wok_mask_avx512(t->columns - n);
+    const float *acc = t->acc + n * rows, *bias = t->bias, *residual = t->residual;
+    float *c = t->c + n;
+    for (int64_t i = 0; i < rows; i++, acc += PANEL, c += t->ldc) {
+        __m512 x = _mm512_load_ps(acc);
+        if (bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, bias + n));
+        if (residual) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, residual + i * t->ldr + n));
+        x = wok_act_avx512(x, act, lo, hi);
+        if (masked) _mm512_mask_storeu_ps(c, mask, x);
+        else _mm512_storeu_ps(c, x);
+    }
+}
+
+WOK_INLINE void finish_with(const wok_gemm_f32_tile *t, int64_t rows, const wok_act act) {
+    int64_t n = 0;
+    for (; n + PANEL <= t->columns; n += PANEL) finish_columns(t, rows, n, act, false);
+    if (n < t->columns) finish_columns(t, rows, n, act, true);
+}
+
+static void finish(const wok_gemm_f32_tile *t, int64_t rows) {
+    switch (t->epilogue->act) {
+    case WOK_ACT_NONE: finish_with(t, rows, WOK_ACT_NONE); break;
+    case WOK_ACT_CLAMP: finish_with(t, rows, WOK_ACT_CLAMP); break;
+    case WOK_ACT_GELU: finish_with(t, rows, WOK_ACT_GELU); break;
+    case WOK_ACT_GELU_TANH: finish_with(t, rows, WOK_ACT_GELU_TANH); break;
+    case WOK_ACT_TANH: finish_with(t, rows, WOK_ACT_TANH); break;
+    case WOK_ACT_SIGMOID: finish_with(t, rows, WOK_ACT_SIGMOID); break;
     }
 }
 
