@@ -12,72 +12,119 @@
 #include <unistd.h>
 
 static const struct {
-    const char *name, *usage, *text;
+    const char *name, *usage, *text, *more;
 } usages[] = {
-#define CMD(name, usage, text) {#name, usage, text},
+#define CMD(name, usage, text, more) {#name, usage, text, more},
 #include "cmd.def"
 #undef CMD
 };
 
-static void vsentence(const char *format, va_list args) {
-    fputs("wok: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+/* ---- sentences ------------------------------------------------------------------------------------------------------- */
+
+static bool progress_shown;
+
+/* One line whatever a path or an argument holds: control characters become question marks. */
+static void say(const char *format, va_list args) {
+    char *text = NULL;
+    if (vasprintf(&text, format, args) < 0) text = NULL;
+    for (char *c = text; c && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
+    if (progress_shown) cmd_progress("", 1, 1);
+    fprintf(stderr, "wok: %s\n", text ? text : "out of memory");
+    free(text);
 }
 
 int cmd_error(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsentence(format, args);
+    say(format, args);
     va_end(args);
     return 1;
 }
 
 int cmd_usage(const char *command, const char *format, ...) {
-    char text[512];
+    char *text = NULL;
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    if (vasprintf(&text, format, args) < 0) text = NULL;
     va_end(args);
-    fprintf(stderr, "wok: %s; see `wok %s%s--help`\n", text, command ? command : "", command ? " " : "");
+    cmd_error("%s; see `wok %s%s--help`", text ? text : "out of memory", command ? command : "", command ? " " : "");
+    free(text);
     return 2;
 }
 
+/* Warnings wait until the command has succeeded: where it fails, one sentence says why and nothing stands around it. */
+static char *warnings[8];
+static int warning_count;
+
 void cmd_log(void *user, wok_log_level level, const char *text) {
     (void)user;
-    if (level == WOK_LOG_WARNING) fprintf(stderr, "wok: warning: %s\n", text);
+    if (level != WOK_LOG_WARNING || warning_count == (int)(sizeof warnings / sizeof *warnings)) return;
+    char *copy = strdup(text);
+    if (copy) warnings[warning_count++] = copy;
+}
+
+int cmd_finish(int status) {
+    errno = 0;
+    bool flushed = fflush(stdout) == 0, whole = !ferror(stdout);
+    if (status == 0 && !(flushed && whole))
+        status = cmd_error("stdout cannot be written%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+    for (int i = 0; i < warning_count; i++) {
+        if (status == 0) cmd_error("warning: %s", warnings[i]);
+        free(warnings[i]);
+    }
+    warning_count = 0;
+    return status;
 }
 
 void cmd_progress(const char *what, int64_t done, int64_t total) {
     static double last;
     if (!isatty(STDERR_FILENO)) return;
     if (done >= total) {
-        fputs("\r\033[K", stderr);
+        if (progress_shown) fputs("\r\033[K", stderr);
+        progress_shown = false;
         last = 0;
         return;
     }
     double now = cmd_now_ms();
     if (now - last < 100) return;
     last = now;
-    int filled = (int)(30 * done / (total > 0 ? total : 1));
-    fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld", what, filled, "##############################", 30 - filled, "",
-            (long long)done, (long long)total);
+    progress_shown = true;
+    int filled = total > 0 ? (int)(30.0 * (double)done / (double)total) : 0;
+    if (total == INT64_MAX)
+        fprintf(stderr, "\r%s: %lld", what, (long long)done);
+    else
+        fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld", what, filled, "##############################", 30 - filled, "",
+                (long long)done, (long long)total);
     fflush(stderr);
 }
 
 /* ---- options --------------------------------------------------------------------------------------------------------- */
 
+static void print_passes(void) {
+    int column = printf("\nrewrites (--no-pass):");
+    for (int i = 0; wok_pass_name(i); i++) {
+        if (column + (int)strlen(wok_pass_name(i)) > 110) column = printf("\n ") - 1;
+        column += printf(" %s", wok_pass_name(i));
+    }
+    printf("\n");
+}
+
 static void print_help(const char *command, const cmd_option *options, int count) {
+    bool passes = false;
     for (size_t i = 0; i < sizeof usages / sizeof *usages; i++)
         if (!strcmp(usages[i].name, command))
-            printf("usage: wok %s %s [options]\n\n%s.\n\noptions:\n", command, usages[i].usage, usages[i].text);
+            printf("usage: wok %s%s%s [options]\n\n%s\n\noptions, in any order:\n", command, usages[i].usage[0] ? " " : "",
+                   usages[i].usage, usages[i].more);
     for (int i = 0; i < count; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", options[i].name, options[i].value ? " " : "",
                  options[i].value ? options[i].value : "");
         printf("  %-24s %s\n", left, options[i].help);
+        passes = passes || !strcmp(options[i].name, "--no-pass");
     }
     printf("  %-24s %s\n", "--help", "this text");
+    if (passes) print_passes();
 }
 
 static bool list_add(cmd_list *list, const char *item) {
@@ -111,6 +158,7 @@ static const cmd_option *find_option(const cmd_option *options, int count, const
 
 /* 0, or 2 after a message. */
 static int store(const char *command, const cmd_option *option, const char *value) {
+    if (!*value) return cmd_usage(command, "%s wants a value, not an empty one", option->name);
     if (option->kind == OPT_TEXT) {
         *(const char **)option->target = value;
     } else if (option->kind == OPT_LIST) {
@@ -140,8 +188,7 @@ bool cmd_parse(int argc, char **argv, const cmd_option *options, int option_coun
             only_positional = true;
         } else if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
             print_help(command, options, option_count);
-            cmd_list_free(positional);
-            return false;
+            goto out;
         } else {
             const cmd_option *option = find_option(options, option_count, arg, &value);
             if (!option) {
@@ -161,8 +208,12 @@ bool cmd_parse(int argc, char **argv, const cmd_option *options, int option_coun
         *status = cmd_usage(command, "%s wants %s", command, min_positional == 1 ? "one more argument" : "more arguments");
     if (!*status && max_positional >= 0 && positional->count > max_positional)
         *status = cmd_usage(command, "%s does not know what to do with `%s`", command, positional->items[max_positional]);
-    if (*status) cmd_list_free(positional);
-    return *status == 0;
+    if (!*status) return true;
+out:
+    cmd_list_free(positional);
+    for (int i = 0; i < option_count; i++)
+        if (options[i].kind == OPT_LIST) cmd_list_free(options[i].target);
+    return false;
 }
 
 /* ---- small helpers ---------------------------------------------------------------------------------------------------- */
@@ -202,22 +253,42 @@ const char *cmd_shape_text(const int64_t *dims, int rank, char *buffer, size_t s
     return buffer;
 }
 
-int cmd_make_dirs(const char *path) {
-    char buffer[4096];
-    size_t length = strlen(path);
-    if (length == 0 || length >= sizeof buffer) return length ? ENAMETOOLONG : ENOENT;
-    memcpy(buffer, path, length + 1);
-    for (char *p = buffer + 1;; p++) {
-        if (*p && *p != '/') continue;
-        char saved = *p;
-        *p = 0;
-        if (mkdir(buffer, 0777) != 0 && errno != EEXIST) return errno;
-        *p = saved;
-        if (!saved) break;
-    }
+/* mkdir says EROFS or EACCES of folders that exist, too. */
+static int make_dir(const char *path, bool *made) {
     struct stat info;
-    if (stat(path, &info) != 0) return errno;
+    *made = mkdir(path, 0777) == 0;
+    if (*made) return 0;
+    int error = errno;
+    if (stat(path, &info) != 0) return error;
     return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
+}
+
+int cmd_make_dirs(const char *path, size_t *existing) {
+    size_t length = strlen(path);
+    char *buffer = strdup(path);
+    int error = !buffer ? ENOMEM : length == 0 ? ENOENT : 0;
+    *existing = length;
+    for (size_t i = 1; i <= length && !error; i++) {
+        if (path[i] != '/' && path[i] != 0) continue;
+        bool made;
+        buffer[i] = 0;
+        error = make_dir(buffer, &made);
+        buffer[i] = path[i];
+        if (made && *existing == length) *existing = i - 1;
+    }
+    free(buffer);
+    if (error) cmd_remove_dirs(path, *existing);
+    return error;
+}
+
+void cmd_remove_dirs(const char *path, size_t existing) {
+    char *buffer = strdup(path);
+    for (size_t i = strlen(path); buffer && i > existing; i--)
+        if (path[i] == 0 || path[i] == '/') {
+            buffer[i] = 0;
+            rmdir(buffer);
+        }
+    free(buffer);
 }
 
 int64_t cmd_read_line(FILE *file, char **line, size_t *capacity) {

@@ -1,7 +1,7 @@
 /* cmd.h - what the sub-commands of `wok` share: options, errors, JSON, progress.
  *
- * Exit status: 0 right, 1 an error (one sentence on stderr), 2 wrong usage. With --json nothing but one JSON object
- * goes to stdout.
+ * Exit status: 0 right, 1 an error (one sentence on stderr and nothing else), 2 wrong usage. With --json nothing but
+ * one JSON object goes to stdout.
  */
 #ifndef WOK_CMD_H
 #define WOK_CMD_H
@@ -19,7 +19,7 @@ typedef struct cmd {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 } cmd;
 
-#define CMD(name, usage, text) int cmd_##name(int argc, char **argv);
+#define CMD(name, usage, text, more) int cmd_##name(int argc, char **argv);
 #include "cmd.def"
 #undef CMD
 
@@ -48,7 +48,7 @@ typedef struct cmd_option {
 
 /* Parses options in any order after (and between) the positional arguments, which are gathered in *positional.
  * "--" ends the options; "--name=value" and "--name value" are equal. Returns true to go on. Otherwise *status is what
- * the command returns: 0 after --help, 2 after a message about wrong usage. */
+ * the command returns: 0 after --help, 2 after a message about wrong usage; the lists are freed then. */
 bool cmd_parse(int argc, char **argv, const cmd_option *options, int option_count, int min_positional,
                int max_positional, cmd_list *positional, int *status);
 #define CMD_OPTION_COUNT(options) ((int)(sizeof(options) / sizeof *(options)))
@@ -60,10 +60,14 @@ void cmd_list_free(cmd_list *list);
 int cmd_error(const char *format, ...) WOK_PRINTF(1, 2);
 /* Wrong usage: the sentence, a pointer to --help; returns 2. */
 int cmd_usage(const char *command, const char *format, ...) WOK_PRINTF(2, 3);
-/* A line on stderr that is overwritten, only on a terminal; done == total clears it. */
+/* A line on stderr that is overwritten, only on a terminal; done == total clears it, as does an error. total INT64_MAX: not
+ * known. */
 void cmd_progress(const char *what, int64_t done, int64_t total);
-/* Warnings of the library, for wok_ctx_options.log: "wok: warning: ..." on stderr. */
+/* Warnings of the library, for wok_ctx_options.log: kept until cmd_finish. */
 void cmd_log(void *user, wok_log_level level, const char *text);
+/* The end of every command: what stdout still holds is written (a full disk or a closed pipe makes status 0 an error), and
+ * the warnings of a command that succeeded go to stderr. Returns the exit status. */
+int cmd_finish(int status);
 
 double cmd_now_ms(void);
 int64_t cmd_peak_rss_mib(void);
@@ -71,8 +75,11 @@ int64_t cmd_peak_rss_mib(void);
 int cmd_parse_shape(const char *text, int64_t *dims, int max);
 /* "[1,128]" into buffer. */
 const char *cmd_shape_text(const int64_t *dims, int rank, char *buffer, size_t size);
-/* Makes a folder and its parents. 0 or an errno. */
-int cmd_make_dirs(const char *path);
+/* Makes a folder and its parents; *existing becomes the length of the part of the path that was there. 0, or an errno
+ * after removing what was made. */
+int cmd_make_dirs(const char *path, size_t *existing);
+/* Removes the empty folders that cmd_make_dirs made. */
+void cmd_remove_dirs(const char *path, size_t existing);
 /* Reads a line of any length (with its zero bytes); the newline is dropped. -1 at the end. */
 int64_t cmd_read_line(FILE *file, char **line, size_t *capacity);
 

@@ -32,9 +32,13 @@ int cmd_model_load(const char *command, const char *path, const cmd_model_option
 int cmd_model_session(const char *command, const cmd_model_options *options, bool profile, cmd_model *m);
 void cmd_model_close(cmd_model *m, cmd_model_options *options);
 
-/* Sets every input of the session that is not optional to zeros (or ones for a mask) of a shape: `shapes` are
- * "NAME=1x128"; free dimensions default to batch 1 and sequence 128 (capped where the model says how far positions go).
- * data: whether to allocate elements (kept in *buffers, freed by cmd_buffers_free) or to plan only. */
+/* Rows of the model's position table, the longest sequence that it takes; 0 where it has none that is known. */
+int64_t cmd_model_positions(const wok_model *model);
+
+/* Made-up data for every input of the session that is not optional, freed by cmd_buffers_free after the session's last run.
+ * `shapes` are "NAME=1x128"; the free dimensions of other inputs follow those given (by their names, or by place in inputs of
+ * token ids), else they are batch 1 and sequence 128 (or cmd_model_positions, if that is less). 0, or a status after a
+ * message. */
 typedef struct cmd_buffers {
     void **items;
     int count;

@@ -1,8 +1,8 @@
 /* cmd_run.c - `wok run`: a model on .npy inputs, outputs to a folder, times on stdout. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "cmd_model.h"
 #include "wok_npy.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +17,18 @@ typedef struct run_options {
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------------- */
 
+static int unknown_input(const wok_model *model, const char *name) {
+    char *list = NULL;
+    size_t size;
+    FILE *file = open_memstream(&list, &size);
+    for (int i = 0; file && i < wok_model_input_count(model); i++)
+        fprintf(file, "%s%s", i ? ", " : "", wok_model_input(model, i)->name);
+    if (!file || fclose(file) != 0) return cmd_error("out of memory");
+    cmd_error("the model has no input `%s`; it has %s", name, size ? list : "none");
+    free(list);
+    return 1;
+}
+
 /* Loads NAME=FILE into tensors[index of NAME]; the last one of a name counts. */
 static int load_input(cmd_model *m, const char *text, wok_tensor *tensors) {
     const char *equals = strchr(text, '=');
@@ -28,11 +40,7 @@ static int load_input(cmd_model *m, const char *text, wok_tensor *tensors) {
     name[length] = 0;
     int index = wok_model_input_index(m->model, name), status = 0;
     if (index < 0) {
-        fprintf(stderr, "wok: the model has no input `%s`; it has", name);
-        for (int i = 0; i < wok_model_input_count(m->model); i++)
-            fprintf(stderr, "%s %s", i ? "," : "", wok_model_input(m->model, i)->name);
-        fputc('\n', stderr);
-        status = 1;
+        status = unknown_input(m->model, name);
     } else {
         wok_npy_free(m->ctx, &tensors[index]);
         if (wok_npy_load(m->ctx, equals + 1, &tensors[index]) != WOK_OK) status = cmd_error("%s", wok_ctx_error(m->ctx));
@@ -59,10 +67,10 @@ static int set_inputs(cmd_model *m, const cmd_list *inputs, wok_tensor *tensors)
 
 /* DIR/NAME.npy with the bytes that a file name cannot hold as %XX. Freed by the caller; NULL without memory. */
 static char *output_path(const char *dir, const char *name) {
-    size_t size = strlen(dir) + 3 * strlen(name) + 8;
+    size_t length = strlen(dir), size = length + 3 * strlen(name) + 8;
     char *path = malloc(size);
     if (!path) return NULL;
-    size_t used = (size_t)snprintf(path, size, "%s/", dir);
+    size_t used = (size_t)snprintf(path, size, "%s%s", dir, length > 0 && dir[length - 1] == '/' ? "" : "/");
     for (const char *c = name; *c; c++) {
         unsigned char byte = (unsigned char)*c;
         bool plain = byte != '/' && byte != '%' && byte >= 0x20 && byte != 0x7F && !(c == name && byte == '.');
@@ -73,13 +81,12 @@ static char *output_path(const char *dir, const char *name) {
     return path;
 }
 
-/* Every output is written under its own temporary name first by wok_npy_save; a failure removes those already there. */
-static int write_outputs(cmd_model *m, const char *dir) {
+static int write_all(cmd_model *m, const char *dir) {
     int count = wok_session_output_count(m->session), status = 0, done = 0;
     for (; done < count && !status; done++) {
         char *path = output_path(dir, wok_session_output_name(m->session, done));
-        if (!path) return cmd_error("out of memory");
-        if (wok_npy_save(m->ctx, path, wok_session_output(m->session, done)) != WOK_OK)
+        if (!path) status = cmd_error("out of memory");
+        else if (wok_npy_save(m->ctx, path, wok_session_output(m->session, done)) != WOK_OK)
             status = cmd_error("%s", wok_ctx_error(m->ctx));
         free(path);
     }
@@ -88,6 +95,17 @@ static int write_outputs(cmd_model *m, const char *dir) {
         if (path) unlink(path);
         free(path);
     }
+    return status;
+}
+
+/* All outputs or none: each is written under a temporary name by wok_npy_save; a failure removes those already there, and
+ * the folders made for them. */
+static int write_outputs(cmd_model *m, const char *dir) {
+    size_t existing;
+    int error = cmd_make_dirs(dir, &existing);
+    if (error) return cmd_error("%s: %s", dir, strerror(error));
+    int status = write_all(m, dir);
+    if (status) cmd_remove_dirs(dir, existing);
     return status;
 }
 
@@ -183,10 +201,7 @@ static int execute(const char *path, run_options *o) {
     }
     double load_ms = cmd_now_ms() - start;
     if (!status) status = run_all(m.session, o, times);
-    if (!status && o->out) {
-        int error = cmd_make_dirs(o->out);
-        status = error ? cmd_error("%s: %s", o->out, strerror(error)) : write_outputs(&m, o->out);
-    }
+    if (!status && o->out) status = write_outputs(&m, o->out);
     if (!status && o->profile) print_profile(m.session);
     if (!status && o->json) status = report_json(&m, o, times, load_ms);
     else if (!status) report_text(&m, o, times, load_ms);
@@ -209,10 +224,7 @@ int cmd_run(int argc, char **argv) {
         {"--json", OPT_FLAG, &o.json, NULL, "one JSON object on stdout"},
         CMD_MODEL_OPTIONS(o.common)};
     int status;
-    if (!cmd_parse(argc, argv, options, CMD_OPTION_COUNT(options), 1, 1, &paths, &status)) {
-        cmd_list_free(&o.inputs);
-        return status;
-    }
+    if (!cmd_parse(argc, argv, options, CMD_OPTION_COUNT(options), 1, 1, &paths, &status)) return status;
     status = execute(paths.items[0], &o);
     cmd_list_free(&paths);
     cmd_list_free(&o.inputs);

@@ -1,10 +1,14 @@
 /* wok.c - the `wok` command: picks the sub-command. */
+#define _POSIX_C_SOURCE 200809L
 #include "cmd.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static const cmd commands[] = {
-#define CMD(name, usage, text) {#name, usage, text, cmd_##name},
+#define CMD(name, usage, text, more) {#name, usage, text, cmd_##name},
 #include "cmd.def"
 #undef CMD
 };
@@ -26,11 +30,15 @@ static void help(FILE *out) {
             "  wok classify digits.onnx picture.png         what a picture shows\n");
 }
 
-int main(int argc, char **argv) {
-    if (argc < 2) {
-        help(stderr);
-        return 2;
-    }
+/* Files that wok opens must not become stdout or stderr where the caller closed those: "/dev/null", opened the other way
+ * round, keeps the number taken and every use of it an error. */
+static void occupy_standard_files(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) _exit(1);
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) return cmd_usage(NULL, "a command is wanted, such as `wok info model.onnx`");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help(stdout);
@@ -43,4 +51,10 @@ int main(int argc, char **argv) {
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(name, commands[i].name)) return commands[i].run(argc - 1, argv + 1);
     return cmd_usage(NULL, "there is no command `%s`", name);
+}
+
+int main(int argc, char **argv) {
+    occupy_standard_files();
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of writing, told like any other */
+    return cmd_finish(dispatch(argc, argv));
 }
