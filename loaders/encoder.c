@@ -20,8 +20,14 @@ static wok_value table(const wok_nn *nn, const char *name, int64_t rows, int64_t
     return wok_nn_tensor(nn, wok_nn_name("%s.weight", name).text, 2, (int64_t[]){rows, width});
 }
 
-static wok_value lookup(const wok_nn *nn, const char *name, wok_value rows, wok_value ids) {
-    return wok_nn_op(nn, "Gather", name, (wok_value[]){rows, ids}, 2);
+/* ONNX's Gather counts negative indices from the end, PyTorch's embedding refuses them: a negative id moves below the range
+ * of both, so that a damaged token is an error and not somebody's embedding. */
+static wok_value lookup(const wok_nn *nn, const char *name, wok_value data, int64_t rows, wok_value ids) {
+    wok_value zero = wok_nn_ints(nn, name, (int64_t[]){0}, 1), count = wok_nn_ints(nn, name, &rows, 1);
+    wok_value negative = wok_nn_op(nn, "Less", name, (wok_value[]){ids, zero}, 2);
+    wok_value below = wok_nn_op(nn, "Sub", name, (wok_value[]){ids, count}, 2);
+    ids = wok_nn_op(nn, "Where", name, (wok_value[]){negative, below, ids}, 3);
+    return wok_nn_op(nn, "Gather", name, (wok_value[]){data, ids}, 2);
 }
 
 /* 0, 1, ..., positions - 1 as the default of position_ids. The table was found to have so many rows: a damaged config
@@ -62,10 +68,13 @@ wok_value wok_encoder_embed(const wok_nn *nn, const wok_encoder_config *config, 
     *mask = optional_input(nn, "attention_mask", (int64_t[]){1}, 1);
     wok_value type_ids = typed ? optional_input(nn, "token_type_ids", (int64_t[]){0}, 1) : WOK_ABSENT;
     wok_value position_ids = position_input(nn, config->positions);
-    wok_value sum = lookup(nn, word, words, ids);
-    if (typed) sum = wok_nn_op(nn, "Add", type, (wok_value[]){sum, lookup(nn, type, kinds, type_ids)}, 2);
-    position_ids = cut_positions(nn, position_ids, ids);
-    sum = wok_nn_op(nn, "Add", position, (wok_value[]){sum, lookup(nn, position, places, position_ids)}, 2);
+    wok_value sum = lookup(nn, word, words, config->vocabulary, ids);
+    if (typed) {
+        wok_value kind = lookup(nn, type, kinds, config->types, type_ids);
+        sum = wok_nn_op(nn, "Add", type, (wok_value[]){sum, kind}, 2);
+    }
+    wok_value place = lookup(nn, position, places, config->positions, cut_positions(nn, position_ids, ids));
+    sum = wok_nn_op(nn, "Add", position, (wok_value[]){sum, place}, 2);
     return wok_nn_layer_norm(nn, sum, "embeddings.LayerNorm", config->width, config->epsilon, NULL);
 }
 
