@@ -201,8 +201,7 @@ static size_t put_utf8(char *to, unsigned c) {
     if (c < 0x80) return to[0] = (char)c, 1;
     if (c < 0x800) return to[0] = (char)(0xc0 | c >> 6), to[1] = (char)(0x80 | (c & 63)), 2;
     if (c < 0x10000)
-        return to[0] = (char)(0xe0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)),
-               to[2] = (char)(0x80 | (c & 63)), 3;
+        return to[0] = (char)(0xe0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)), to[2] = (char)(0x80 | (c & 63)), 3;
     to[0] = (char)(0xf0 | c >> 18), to[1] = (char)(0x80 | (c >> 12 & 63));
     to[2] = (char)(0x80 | (c >> 6 & 63)), to[3] = (char)(0x80 | (c & 63));
     return 4;
@@ -284,8 +283,7 @@ static bool check_value(struct walk *w) {
     if (token->type != JSMN_PRIMITIVE) return check_members(w, self);
     const char *s = w->text + start;
     size_t n = (size_t)(token->end - token->start);
-    if (!is_number(s, n) && !is_literal(s, n, "true") && !is_literal(s, n, "false") &&
-        !is_literal(s, n, "null"))
+    if (!is_number(s, n) && !is_literal(s, n, "true") && !is_literal(s, n, "false") && !is_literal(s, n, "null"))
         return refuse(w, start, "neither a number nor true, false, null");
     w->pos += n;
     return true;
@@ -324,8 +322,7 @@ static wok_status tokenize(wok_json *doc, size_t skip, const char *what) {
     char *text = doc->text + skip;
     size_t bytes = doc->bytes - skip;
     if (too_deep(text, bytes))
-        return wok_ctx_fail(doc->ctx, WOK_ERR_LIMIT, "%s: nested more than %d deep", what,
-                            WOK_JSON_MAX_DEPTH);
+        return wok_ctx_fail(doc->ctx, WOK_ERR_LIMIT, "%s: nested more than %d deep", what, WOK_JSON_MAX_DEPTH);
     int count = jsmn_parse(&parser, text, bytes, NULL, 0);
     if (count > 0) {
         doc->count = count;
@@ -350,8 +347,7 @@ static wok_status tokenize(wok_json *doc, size_t skip, const char *what) {
 
 wok_status wok_json_parse(wok_ctx *ctx, const char *text, size_t bytes, const char *what, wok_json **out) {
     *out = NULL;
-    if (bytes > MAX_BYTES)
-        return wok_ctx_fail(ctx, WOK_ERR_LIMIT, "%s: larger than %zu bytes", what, MAX_BYTES);
+    if (bytes > MAX_BYTES) return wok_ctx_fail(ctx, WOK_ERR_LIMIT, "%s: larger than %zu bytes", what, MAX_BYTES);
     wok_json *doc = wok_ctx_alloc(ctx, sizeof *doc);
     if (!doc) return WOK_ERR_MEMORY;
     *doc = (wok_json){.ctx = ctx, .bytes = bytes};
@@ -479,8 +475,7 @@ bool wok_json_double(const wok_json *doc, wok_json_at at, double *value) {
     if (i < n && n - i <= 6) {
         int exponent = 0;
         bool down = s[i + 1] == '-';
-        for (i += 1 + (s[i + 1] == '-' || s[i + 1] == '+'); i < n; i++)
-            exponent = exponent * 10 + (s[i] - '0');
+        for (i += 1 + (s[i + 1] == '-' || s[i + 1] == '+'); i < n; i++) exponent = exponent * 10 + (s[i] - '0');
         scale += down ? -exponent : exponent;
     }
     /* Both sides exact, one rounding: right to the last bit. */

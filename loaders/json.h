@@ -53,7 +53,7 @@ int32_t wok_json_count(const wok_json *doc, wok_json_at at);
 /* First element of an array, first key of an object; then the next one; -1 at the end. */
 wok_json_at wok_json_first(const wok_json *doc, wok_json_at at);
 wok_json_at wok_json_next(const wok_json *doc, wok_json_at at);
-#define wok_json_each(doc, item, parent)                                                                     \
+#define wok_json_each(doc, item, parent)                                                                               \
     for (wok_json_at item = wok_json_first(doc, parent); item >= 0; item = wok_json_next(doc, item))
 /* The value that belongs to a key found by wok_json_first / wok_json_next in an object. */
 wok_json_at wok_json_value(const wok_json *doc, wok_json_at key);

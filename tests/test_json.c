@@ -28,8 +28,7 @@ TestSuite(json, .init = setup, .fini = teardown);
 
 static wok_json *parse(const char *text) {
     wok_json *doc = NULL;
-    cr_assert_eq(wok_json_parse(ctx, text, strlen(text), "test", &doc), WOK_OK, "%s: %s", text,
-                 wok_ctx_error(ctx));
+    cr_assert_eq(wok_json_parse(ctx, text, strlen(text), "test", &doc), WOK_OK, "%s: %s", text, wok_ctx_error(ctx));
     return doc;
 }
 
@@ -68,8 +67,7 @@ Test(json, absent_positions_stay_absent) {
     cr_assert_eq(wok_json_kind_of(doc, 99), WOK_JSON_ABSENT);
     cr_assert_eq(wok_json_first(doc, none), -1);
     cr_assert_null(wok_json_string(doc, none, NULL));
-    cr_assert_not(wok_json_int(doc, none, &i) || wok_json_double(doc, none, &d) ||
-                  wok_json_bool(doc, none, &b));
+    cr_assert_not(wok_json_int(doc, none, &i) || wok_json_double(doc, none, &d) || wok_json_bool(doc, none, &b));
     cr_assert(i == 7 && d == 7 && b);
     cr_assert_eq(wok_json_get(doc, wok_json_get(doc, 0, "a"), "b"), -1);
     wok_json_free(&doc);
@@ -77,14 +75,13 @@ Test(json, absent_positions_stay_absent) {
 }
 
 Test(json, strings_are_resolved) {
-    wok_json *doc = parse(
-        "[\"q\\\"\\\\\\/\\b\\f\\n\\r\\t\", \"\\u00e9\\u4e2d\\ud83d\\ude0a\\u0000z\", \"\xc3\xa9\", \"\", "
-        "{\"k\\u0041\":1}]");
+    wok_json *doc =
+        parse("[\"q\\\"\\\\\\/\\b\\f\\n\\r\\t\", \"\\u00e9\\u4e2d\\ud83d\\ude0a\\u0000z\", \"\xc3\xa9\", \"\", "
+              "{\"k\\u0041\":1}]");
     static const struct {
         const char *text;
         size_t length;
-    } want[] = {
-        {"q\"\\/\b\f\n\r\t", 9}, {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x8a\0z", 11}, {"\xc3\xa9", 2}, {"", 0}};
+    } want[] = {{"q\"\\/\b\f\n\r\t", 9}, {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x8a\0z", 11}, {"\xc3\xa9", 2}, {"", 0}};
     wok_json_at at = wok_json_first(doc, 0);
     for (size_t i = 0; i < sizeof want / sizeof *want; i++, at = wok_json_next(doc, at)) {
         size_t length = 99;
@@ -264,8 +261,7 @@ Test(json, depth_is_bounded) {
         memset(text, '[', (size_t)depth);
         memset(text + depth, ']', (size_t)depth);
         wok_json *doc = NULL;
-        cr_assert_eq(wok_json_parse(ctx, text, 2 * (size_t)depth, "deep", &doc),
-                     extra ? WOK_ERR_LIMIT : WOK_OK);
+        cr_assert_eq(wok_json_parse(ctx, text, 2 * (size_t)depth, "deep", &doc), extra ? WOK_ERR_LIMIT : WOK_OK);
         wok_json_free(&doc);
     }
     size_t many = 1 << 22; /* quadratic work would not end */
@@ -278,8 +274,7 @@ Test(json, depth_is_bounded) {
 
 /* Every prefix and every one-byte change of a document: an answer or an error, never a fault. */
 Test(json, survives_damage) {
-    static const char text[] =
-        "{\"a\":[1,{\"b\":\"\\u00e9x\"},null],\"c\":-1.5e3,\"d\":{\"e\":[],\"f\":true}}";
+    static const char text[] = "{\"a\":[1,{\"b\":\"\\u00e9x\"},null],\"c\":-1.5e3,\"d\":{\"e\":[],\"f\":true}}";
     char copy[sizeof text];
     wok_json *doc = NULL;
     for (size_t n = 0; n < sizeof text - 1; n++) {

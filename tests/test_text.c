@@ -100,10 +100,8 @@ static wok_value input(wok_model *m, const struct shape *s, const char *name, wo
     return wok_graph_input(m, name, dtype, 2, dims, names);
 }
 
-static wok_value looked_up(wok_model *m, const struct shape *s, const char *name, wok_value rows,
-                           wok_value sum) {
-    wok_value picked =
-        wok_graph_op(m, "Gather", "", NULL, (wok_value[]){rows, input(m, s, name, s->dtype)}, 2, NULL);
+static wok_value looked_up(wok_model *m, const struct shape *s, const char *name, wok_value rows, wok_value sum) {
+    wok_value picked = wok_graph_op(m, "Gather", "", NULL, (wok_value[]){rows, input(m, s, name, s->dtype)}, 2, NULL);
     return sum == WOK_ABSENT ? picked : wok_graph_op(m, "Add", "", NULL, (wok_value[]){sum, picked}, 2, NULL);
 }
 
@@ -119,8 +117,7 @@ static void write_model(const char *name, struct shape s) {
         wok_value mask = input(m, &s, s.mask, s.mask_dtype ? s.mask_dtype : s.dtype);
         mask = wok_graph_op(m, "Cast", "", NULL, &mask, 1, NULL);
         wok_node_set_int(m, wok_graph_last(m), "to", WOK_F32);
-        wok_value last =
-            wok_graph_constant(m, "last", WOK_I64, 1, (int64_t[]){1}, (int64_t[]){2}, 8, WOK_DATA_COPY);
+        wok_value last = wok_graph_constant(m, "last", WOK_I64, 1, (int64_t[]){1}, (int64_t[]){2}, 8, WOK_DATA_COPY);
         mask = wok_graph_op(m, "Unsqueeze", "", NULL, (wok_value[]){mask, last}, 2, NULL);
         h = wok_graph_op(m, "Mul", "", NULL, (wok_value[]){h, mask}, 2, NULL);
     }
@@ -129,10 +126,7 @@ static void write_model(const char *name, struct shape s) {
         h = wok_graph_op(m, "Gather", "", NULL, (wok_value[]){h, first}, 2, NULL);
         wok_node_set_int(m, wok_graph_last(m), "axis", 1);
     }
-    h = wok_graph_op(m, "Identity", "", NULL, &h, 1,
-                     s.output   ? s.output
-                     : s.logits ? "logits"
-                                : "last_hidden_state");
+    h = wok_graph_op(m, "Identity", "", NULL, &h, 1, s.output ? s.output : s.logits ? "logits" : "last_hidden_state");
     static const char *const names[3] = {"batch", "sequence", "width"};
     wok_graph_declare(m, h, WOK_F32, s.logits ? 2 : 3,
                       s.logits ? (int64_t[]){-1, WIDTH, 0} : (int64_t[]){-1, -1, WIDTH}, names);
@@ -184,8 +178,8 @@ static void check_pairs(const char *what, bool types, bool positions) {
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < WIDTH; i++) {
             float want = mean_of(ids[r], types && r == 2 ? second : none, counts[r], positions, i);
-            cr_assert_float_eq(out[r][i], want, 1e-4f, "%s: row %d [%d]: %g, not %g", what, r, i,
-                               (double)out[r][i], (double)want);
+            cr_assert_float_eq(out[r][i], want, 1e-4f, "%s: row %d [%d]: %g, not %g", what, r, i, (double)out[r][i],
+                               (double)want);
         }
 }
 
@@ -199,10 +193,8 @@ Test(text, B42_inputs_are_given_where_the_model_has_them) {
         {"BERT", {.ids = "input_ids", .mask = "attention_mask", .types = "token_type_ids", .dtype = WOK_I64}},
         {"DistilBERT: no types", {.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64}},
         {"ids only", {.ids = "input_ids", .dtype = WOK_I64}},
-        {"int32",
-         {.ids = "input_ids", .mask = "attention_mask", .types = "token_type_ids", .dtype = WOK_I32}},
-        {"float mask",
-         {.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .mask_dtype = WOK_F32}},
+        {"int32", {.ids = "input_ids", .mask = "attention_mask", .types = "token_type_ids", .dtype = WOK_I32}},
+        {"float mask", {.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .mask_dtype = WOK_F32}},
         {"positions",
          {.ids = "input_ids",
           .mask = "attention_mask",
@@ -212,19 +204,13 @@ Test(text, B42_inputs_are_given_where_the_model_has_them) {
         {"TensorFlow's names",
          {.ids = "input_ids:0", .mask = "input_mask:0", .types = "segment_ids:0", .dtype = WOK_I32}},
         {"serving names",
-         {.ids = "serving_default_input_ids:0",
-          .mask = "serving_default_attention_mask:0",
-          .dtype = WOK_I32}},
+         {.ids = "serving_default_input_ids:0", .mask = "serving_default_attention_mask:0", .dtype = WOK_I32}},
         {"renamed ids", {.ids = "input.1", .mask = "attention_mask", .dtype = WOK_I64}},
         {"one input of any name", {.ids = "whatever", .dtype = WOK_I64}},
         {"fixed batch of one", {.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .batch = 1}},
         {"fixed batch of two", {.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .batch = 2}},
         {"fixed sequence",
-         {.ids = "input_ids",
-          .mask = "attention_mask",
-          .types = "token_type_ids",
-          .dtype = WOK_I64,
-          .sequence = 9}},
+         {.ids = "input_ids", .mask = "attention_mask", .types = "token_type_ids", .dtype = WOK_I64, .sequence = 9}},
         {"another output", {.ids = "input_ids", .dtype = WOK_I64, .output = "hidden"}},
     };
     write_file("vocab.txt", VOCAB);
@@ -256,8 +242,8 @@ Test(text, places_of_model_and_tokenizer) {
     load(WOK_TEXT_EMBED, NULL);
     check_pairs("a folder with onnx/", true, false);
     wok_text_free(&pipeline);
-    cr_assert_eq(wok_text_load(ctx, in_folder("onnx/model.onnx"), WOK_TEXT_EMBED, NULL, &pipeline), WOK_OK,
-                 "%s", wok_ctx_error(ctx));
+    cr_assert_eq(wok_text_load(ctx, in_folder("onnx/model.onnx"), WOK_TEXT_EMBED, NULL, &pipeline), WOK_OK, "%s",
+                 wok_ctx_error(ctx));
     check_pairs("the file, its tokenizer above", true, false);
     wok_text_free(&pipeline);
     cr_assert_eq(wok_text_load(ctx, "/no/such/model.onnx", WOK_TEXT_EMBED, NULL, &pipeline), WOK_ERR_IO);
@@ -270,9 +256,8 @@ Test(text, places_of_model_and_tokenizer) {
 
 /* ---- pooling ---------------------------------------------------------------------------------------------------------------- */
 
-#define MODULE(n, path, class)                                                                               \
-    "{\"idx\":" #n ",\"name\":\"" #n "\",\"path\":\"" path                                                   \
-    "\",\"type\":\"sentence_transformers.models." class "\"}"
+#define MODULE(n, path, class)                                                                                         \
+    "{\"idx\":" #n ",\"name\":\"" #n "\",\"path\":\"" path "\",\"type\":\"sentence_transformers.models." class "\"}"
 #define TRANSFORMER MODULE(0, "", "Transformer")
 #define POOLING MODULE(1, "1_Pooling", "Pooling")
 #define NORMALIZE MODULE(2, "2_Normalize", "Normalize")
@@ -318,8 +303,7 @@ Test(text, pooling_is_as_the_folder_says) {
         cr_assert_eq(memcmp(out, both, wok_text_width(pipeline) * sizeof *out), 0);
         for (int p = 0; p < cases[k].parts; p++)
             for (int i = 0; i < WIDTH; i++)
-                cr_assert_float_eq(out[p * WIDTH + i], cases[k].scale * cases[k].want[p][i], 1e-3f,
-                                   "case %zu", k);
+                cr_assert_float_eq(out[p * WIDTH + i], cases[k].scale * cases[k].want[p][i], 1e-3f, "case %zu", k);
     }
     write_file("1_Pooling/config.json", "{\"pooling_mode_lasttoken\":true}");
     refused(WOK_TEXT_EMBED, WOK_ERR_UNSUPPORTED, "lasttoken");
@@ -348,8 +332,7 @@ Test(text, scaled_to_one_only_where_the_folder_says_so) {
         for (int i = 0; i < WIDTH; i++)
             length += (double)mean_of(ids, none, 3, false, i) * mean_of(ids, none, 3, false, i);
         for (int i = 0; i < WIDTH; i++)
-            cr_assert_float_eq(
-                out[i], mean_of(ids, none, 3, false, i) / (scaled ? (float)sqrt(length) : 1.0f), 1e-4f);
+            cr_assert_float_eq(out[i], mean_of(ids, none, 3, false, i) / (scaled ? (float)sqrt(length) : 1.0f), 1e-4f);
     }
 }
 
@@ -380,9 +363,8 @@ Test(text, texts_are_cut_where_the_files_say) {
     const wok_text_options options = {.size = sizeof options, .max_length = 7};
     load(WOK_TEXT_EMBED, &options);
     cr_assert_eq(wok_text_max_length(pipeline), 7);
-    write_model(
-        "model.onnx",
-        (struct shape){.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .sequence = 4});
+    write_model("model.onnx",
+                (struct shape){.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .sequence = 4});
     load(WOK_TEXT_EMBED, NULL);
     cr_assert_eq(wok_text_max_length(pipeline), 4);
     run(&longer, 1, out);
@@ -395,8 +377,7 @@ Test(text, lower_case_of_sentence_bert_config) {
     float upper[WIDTH], lower[WIDTH];
     const wok_text_item texts[2] = {item("A"), item("a")};
     for (int on = 0; on < 2; on++) {
-        write_file("sentence_bert_config.json",
-                   on ? "{\"do_lower_case\":true}" : "{\"do_lower_case\":false}");
+        write_file("sentence_bert_config.json", on ? "{\"do_lower_case\":true}" : "{\"do_lower_case\":false}");
         load(WOK_TEXT_EMBED, NULL);
         run(&texts[0], 1, upper);
         run(&texts[1], 1, lower);
@@ -410,17 +391,15 @@ Test(text, classification_squashes_and_names) {
     const struct {
         const char *config, *labels[WIDTH];
         int how;
-    } cases[] = {
-        {"{}", {"LABEL_0", "LABEL_1", "LABEL_2"}, 0},
-        {"{\"id2label\":{\"0\":\"bad\",\"2\":\"good\"}}", {"bad", "LABEL_1", "good"}, 0},
-        {"{\"id2label\":{\"0\":\"x\",\"9\":\"y\",\"1\":7},\"problem_type\":\"multi_label_classification\"}",
-         {"x", "LABEL_1", "LABEL_2"},
-         1},
-        {"{\"problem_type\":\"regression\"}", {"LABEL_0", "LABEL_1", "LABEL_2"}, 2}};
+    } cases[] = {{"{}", {"LABEL_0", "LABEL_1", "LABEL_2"}, 0},
+                 {"{\"id2label\":{\"0\":\"bad\",\"2\":\"good\"}}", {"bad", "LABEL_1", "good"}, 0},
+                 {"{\"id2label\":{\"0\":\"x\",\"9\":\"y\",\"1\":7},\"problem_type\":\"multi_label_classification\"}",
+                  {"x", "LABEL_1", "LABEL_2"},
+                  1},
+                 {"{\"problem_type\":\"regression\"}", {"LABEL_0", "LABEL_1", "LABEL_2"}, 2}};
     write_file("vocab.txt", VOCAB);
-    write_model(
-        "model.onnx",
-        (struct shape){.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .logits = true});
+    write_model("model.onnx",
+                (struct shape){.ids = "input_ids", .mask = "attention_mask", .dtype = WOK_I64, .logits = true});
     const wok_text_item a = item("a");
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         write_file("config.json", cases[k].config);
@@ -499,13 +478,11 @@ static void check_bits(wok_text_task task) {
         float *flat = malloc(TEXTS * row);
         run(items, TEXTS, flat);
         for (int n = 0; n < TEXTS; n++)
-            cr_assert_eq(memcmp(flat + (size_t)n * width, alone[n], row), 0, "text %d in batches of %d", n,
-                         batch);
+            cr_assert_eq(memcmp(flat + (size_t)n * width, alone[n], row), 0, "text %d in batches of %d", n, batch);
         for (int n = 0; n < TEXTS; n++) turned[n] = items[TEXTS - 1 - n];
         run(turned, TEXTS, flat);
         for (int n = 0; n < TEXTS; n++)
-            cr_assert_eq(memcmp(flat + (size_t)(TEXTS - 1 - n) * width, alone[n], row), 0,
-                         "text %d, turned round", n);
+            cr_assert_eq(memcmp(flat + (size_t)(TEXTS - 1 - n) * width, alone[n], row), 0, "text %d, turned round", n);
         free(flat);
     }
     wok_ctx_options single = {.size = sizeof single, .threads = 1};
@@ -592,8 +569,7 @@ Test(text, every_allocation_may_fail) {
             break;
         }
         failures++;
-        cr_assert(status == WOK_ERR_MEMORY || status == WOK_OK, "allocation %ld: %s", n,
-                  wok_status_name(status));
+        cr_assert(status == WOK_ERR_MEMORY || status == WOK_OK, "allocation %ld: %s", n, wok_status_name(status));
     }
     cr_assert_geq(failures, 50);
     wok_ctx_free(&c);

@@ -74,8 +74,7 @@ TestSuite(text_command, .init = setup, .fini = teardown, .timeout = 300);
 /* Runs `wok ARGS` with the file `in` as stdin; fills out and errors, returns the exit status. */
 static int wok(const char *arguments) {
     char line[2048];
-    snprintf(line, sizeof line, "cd '%s' && touch in && '%s' %s <in >out 2>err", folder, WOK_COMMAND,
-             arguments);
+    snprintf(line, sizeof line, "cd '%s' && touch in && '%s' %s <in >out 2>err", folder, WOK_COMMAND, arguments);
     int status = system(line);
     read_file("out", out, sizeof out);
     read_file("err", errors, sizeof errors);
@@ -103,8 +102,7 @@ static wok_json *line_json(int index) {
     const char *begin = out;
     for (; index > 0; index--) begin = strchr(begin, '\n') + 1;
     wok_json *doc = NULL;
-    cr_assert_eq(wok_json_parse(ctx, begin, strcspn(begin, "\n"), "line", &doc), WOK_OK, "%s",
-                 wok_ctx_error(ctx));
+    cr_assert_eq(wok_json_parse(ctx, begin, strcspn(begin, "\n"), "line", &doc), WOK_OK, "%s", wok_ctx_error(ctx));
     return doc;
 }
 
@@ -113,10 +111,9 @@ Test(text_command, tokenize_a_line_in_a_line_out) {
                      "w3\",\"max_length\":6,\"truncation\":"
                      "\"only_second\"}\n{\"text\":\"w9\"}");
     cr_assert_eq(wok("tokenize . --jsonl"), 0, "%s", errors);
-    cr_assert_str_eq(
-        out, "{\"ids\":[2,5,6,1,3],\"type_ids\":[0,0,0,0,0]}\n{\"ids\":[2,3],\"type_ids\":[0,0]}\n"
-             "{\"ids\":[2,3],\"type_ids\":[0,0]}\n{\"ids\":[2,5,3,6,7,3],\"type_ids\":[0,0,0,1,1,1]}\n"
-             "{\"ids\":[2,14,3],\"type_ids\":[0,0,0]}\n");
+    cr_assert_str_eq(out, "{\"ids\":[2,5,6,1,3],\"type_ids\":[0,0,0,0,0]}\n{\"ids\":[2,3],\"type_ids\":[0,0]}\n"
+                          "{\"ids\":[2,3],\"type_ids\":[0,0]}\n{\"ids\":[2,5,3,6,7,3],\"type_ids\":[0,0,0,1,1,1]}\n"
+                          "{\"ids\":[2,14,3],\"type_ids\":[0,0,0]}\n");
     cr_assert_eq(wok("tokenize --jsonl ./"), 0, "options in any order, a slash at the end");
     cr_assert_eq(count_lines(), 5);
     write_file("in", "");

@@ -62,9 +62,8 @@ static const char usual_template[] =
     "{\"SpecialToken\":{\"id\":\"[SEP]\",\"type_id\":1}}],\"special_tokens\":{"
     "\"[CLS]\":{\"id\":\"[CLS]\",\"ids\":[2],\"tokens\":[\"[CLS]\"]},"
     "\"[SEP]\":{\"id\":\"[SEP]\",\"ids\":[3],\"tokens\":[\"[SEP]\"]}}}";
-static const char uncased[] =
-    "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
-    "\"strip_accents\":null,\"lowercase\":true}";
+static const char uncased[] = "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
+                              "\"strip_accents\":null,\"lowercase\":true}";
 
 static const char *or_usual(const char *given, const char *usual) {
     return given ? given : usual;
@@ -84,14 +83,13 @@ static size_t write_json(char *out, size_t size, struct parts p) {
              "{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\","
              "\"max_input_chars_per_word\":100,\"vocab\":{%s}}",
              vocab);
-    return (size_t)snprintf(
-        out, size,
-        "{\"version\":\"1.0\",\"truncation\":{\"max_length\":2,\"strategy\":\"LongestFirst\","
-        "\"stride\":0},\"padding\":null,\"added_tokens\":[%s],\"normalizer\":%s,"
-        "\"pre_tokenizer\":%s,\"post_processor\":%s,\"decoder\":null,\"model\":%s}",
-        or_usual(p.added, ""), or_usual(p.normalizer, uncased),
-        or_usual(p.pre_tokenizer, "{\"type\":\"BertPreTokenizer\"}"),
-        or_usual(p.post_processor, usual_template), or_usual(p.model, model));
+    return (size_t)snprintf(out, size,
+                            "{\"version\":\"1.0\",\"truncation\":{\"max_length\":2,\"strategy\":\"LongestFirst\","
+                            "\"stride\":0},\"padding\":null,\"added_tokens\":[%s],\"normalizer\":%s,"
+                            "\"pre_tokenizer\":%s,\"post_processor\":%s,\"decoder\":null,\"model\":%s}",
+                            or_usual(p.added, ""), or_usual(p.normalizer, uncased),
+                            or_usual(p.pre_tokenizer, "{\"type\":\"BertPreTokenizer\"}"),
+                            or_usual(p.post_processor, usual_template), or_usual(p.model, model));
 }
 
 static wok_status load_json(struct parts p) {
@@ -122,14 +120,13 @@ static const char *tokens(const char *text) {
     return tokens_of(text, strlen(text), &options);
 }
 
-#define TOKENS(text, want)                                                                                   \
-    do {                                                                                                     \
-        const char *got_ = tokens(text);                                                                     \
-        cr_assert_str_eq(got_, want, "<%s> became <%s>, not <%s>", text, got_, want);                        \
+#define TOKENS(text, want)                                                                                             \
+    do {                                                                                                               \
+        const char *got_ = tokens(text);                                                                               \
+        cr_assert_str_eq(got_, want, "<%s> became <%s>, not <%s>", text, got_, want);                                  \
     } while (0)
 
-static void same_row(const wok_json *doc, wok_json_at want, const int32_t *got, size_t count,
-                     const char *what) {
+static void same_row(const wok_json *doc, wok_json_at want, const int32_t *got, size_t count, const char *what) {
     cr_assert_eq((size_t)wok_json_count(doc, want), count, "%s: %zu tokens, not %d", what, count,
                  (int)wok_json_count(doc, want));
     size_t i = 0;
@@ -170,8 +167,7 @@ Test(tokenizer, all_rows_of_wordpiece_jsonl) {
         cr_assert_eq(wok_json_parse(ctx, line, (size_t)n, "row", &doc), WOK_OK);
         const char *text = wok_json_string(doc, wok_json_get(doc, 0, "text"), &length);
         cr_assert_eq(wok_tokenizer_encode(tokenizer, NULL, text, length, NULL, 0, encoding), WOK_OK);
-        same_row(doc, wok_json_get(doc, 0, "ids"), wok_encoding_ids(encoding), wok_encoding_size(encoding),
-                 line);
+        same_row(doc, wok_json_get(doc, 0, "ids"), wok_encoding_ids(encoding), wok_encoding_size(encoding), line);
         wok_json_free(&doc);
     }
     cr_assert_eq(rows, 968);
@@ -270,9 +266,8 @@ Test(tokenizer, B38_cjk_is_split_emoji_is_not) {
            "[UNK]");
     TOKENS("\xc2\xa9", "\xc2\xa9");
     use_json((struct parts){.vocab = vocab,
-                            .normalizer =
-                                "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":"
-                                "false,\"strip_accents\":null,\"lowercase\":true}"});
+                            .normalizer = "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":"
+                                          "false,\"strip_accents\":null,\"lowercase\":true}"});
     TOKENS("hello\xe4\xb8\xad\xe5\x9b\xbdworld", "[UNK]");
 }
 
@@ -308,20 +303,17 @@ Test(tokenizer, B40_pair_truncation) {
         int a, b;
         wok_truncation how;
         int kept_a, kept_b;
-    } cases[] = {{10, 10, WOK_LONGEST_FIRST, 4, 5}, {3, 10, WOK_LONGEST_FIRST, 3, 6},
-                 {10, 3, WOK_LONGEST_FIRST, 6, 3},  {7, 8, WOK_LONGEST_FIRST, 4, 5},
-                 {8, 7, WOK_LONGEST_FIRST, 5, 4},   {7, 8, WOK_ONLY_FIRST, 1, 8},
-                 {7, 8, WOK_ONLY_SECOND, 7, 2},     {4, 5, WOK_LONGEST_FIRST, 4, 5},
-                 {7, 8, WOK_DO_NOT_TRUNCATE, 7, 8}};
+    } cases[] = {
+        {10, 10, WOK_LONGEST_FIRST, 4, 5}, {3, 10, WOK_LONGEST_FIRST, 3, 6}, {10, 3, WOK_LONGEST_FIRST, 6, 3},
+        {7, 8, WOK_LONGEST_FIRST, 4, 5},   {8, 7, WOK_LONGEST_FIRST, 5, 4},  {7, 8, WOK_ONLY_FIRST, 1, 8},
+        {7, 8, WOK_ONLY_SECOND, 7, 2},     {4, 5, WOK_LONGEST_FIRST, 4, 5},  {7, 8, WOK_DO_NOT_TRUNCATE, 7, 8}};
     use_vocab(SPECIALS "a\nb\n", NULL);
     char left[64], right[64];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const wok_encode_options options = {
-            .size = sizeof options, .max_length = 12, .truncation = cases[i].how};
+        const wok_encode_options options = {.size = sizeof options, .max_length = 12, .truncation = cases[i].how};
         runs(cases[i].a, cases[i].b, left, right);
-        cr_assert_eq(
-            wok_tokenizer_encode(tokenizer, &options, left, strlen(left), right, strlen(right), encoding),
-            WOK_OK);
+        cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, left, strlen(left), right, strlen(right), encoding),
+                     WOK_OK);
         const int32_t *ids = wok_encoding_ids(encoding), *types = wok_encoding_type_ids(encoding);
         int kept[2] = {0, 0}, seps = 0;
         for (size_t k = 0; k < wok_encoding_size(encoding); k++) {
@@ -329,8 +321,7 @@ Test(tokenizer, B40_pair_truncation) {
             if (ids[k] >= 5) kept[ids[k] - 5]++;
             seps += ids[k] == 3;
         }
-        cr_assert(kept[0] == cases[i].kept_a && kept[1] == cases[i].kept_b, "case %zu: %d/%d", i, kept[0],
-                  kept[1]);
+        cr_assert(kept[0] == cases[i].kept_a && kept[1] == cases[i].kept_b, "case %zu: %d/%d", i, kept[0], kept[1]);
         cr_assert_eq(wok_encoding_truncated(encoding), kept[0] + kept[1] < cases[i].a + cases[i].b);
     }
 }
@@ -338,13 +329,11 @@ Test(tokenizer, B40_pair_truncation) {
 Test(tokenizer, B40_truncation_that_cannot_be) {
     use_vocab(SPECIALS "a\nb\n", NULL);
     wok_encode_options options = {.size = sizeof options, .max_length = 5, .truncation = WOK_ONLY_FIRST};
-    cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, "a a", 3, "b b b b", 7, encoding),
-                 WOK_ERR_ARGUMENT);
+    cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, "a a", 3, "b b b b", 7, encoding), WOK_ERR_ARGUMENT);
     cr_assert_neq(wok_encoding_error(encoding)[0], 0);
     cr_assert_eq(wok_encoding_size(encoding), 0);
     options.truncation = WOK_ONLY_SECOND;
-    cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, "a a a a a a", 11, NULL, 0, encoding),
-                 WOK_ERR_ARGUMENT);
+    cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, "a a a a a a", 11, NULL, 0, encoding), WOK_ERR_ARGUMENT);
     options = (wok_encode_options){.size = sizeof options, .max_length = 1};
     cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, "a", 1, NULL, 0, encoding), WOK_ERR_ARGUMENT);
     options.max_length = 2;
@@ -358,7 +347,7 @@ Test(tokenizer, B40_truncation_that_cannot_be) {
     cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, "a", 1, NULL, 0, encoding), WOK_ERR_ARGUMENT);
 }
 
-#define ADDED(id, content, special, flags)                                                                   \
+#define ADDED(id, content, special, flags)                                                                             \
     "{\"id\":" #id ",\"content\":\"" content "\",\"special\":" special "," flags "}"
 #define NO_FLAGS "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false"
 static const char bert_added[] = ADDED(3, "[SEP]", "true", NO_FLAGS) "," ADDED(4, "[MASK]", "true", NO_FLAGS);
@@ -369,8 +358,7 @@ Test(tokenizer, B41_special_tokens_in_text) {
     TOKENS(text, "a [ mask ] b [ sep ] [ mask ]");
     use_json((struct parts){.vocab = "a b [ ] mask sep", .added = bert_added});
     TOKENS(text, "a [MASK] b [SEP] [ mask ]");
-    const wok_encode_options safe = {
-        .size = sizeof safe, .no_special_tokens = true, .specials_are_text = true};
+    const wok_encode_options safe = {.size = sizeof safe, .no_special_tokens = true, .specials_are_text = true};
     cr_assert_str_eq(tokens_of(text, strlen(text), &safe), "a [ mask ] b [ sep ] [ mask ]");
     use_vocab(SPECIALS "a\nb\n[\n]\nmask\nsep\n", NULL); /* nothing names them */
     TOKENS(text, "a [ mask ] b [ sep ] [ mask ]");
@@ -390,35 +378,31 @@ Test(tokenizer, B43_vocab_line_handling) {
         const wok_encode_options plain = {.size = sizeof plain, .no_special_tokens = true};
         cr_assert_eq(wok_tokenizer_encode(tokenizer, &plain, "hello world", 11, NULL, 0, encoding), WOK_OK);
         const int32_t *ids = wok_encoding_ids(encoding);
-        cr_assert(wok_encoding_size(encoding) == 2 && ids[0] == cases[i].hello && ids[1] == cases[i].world,
-                  "case %zu", i);
+        cr_assert(wok_encoding_size(encoding) == 2 && ids[0] == cases[i].hello && ids[1] == cases[i].world, "case %zu",
+                  i);
     }
 }
 
 /* ---- the rest of the contract --------------------------------------------------------------------------------------------- */
 
 Test(tokenizer, added_tokens_obey_their_flags) {
-    use_json(
-        (
-            struct parts){.vocab = "hello world x",
-                          .added =
-                              ADDED(90, "<a>", "false", NO_FLAGS) "," ADDED(
-                                  91, "<b>", "false",
-                                  "\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":"
-                                  "false") "," ADDED(92, "cd", "false",
-                                                     "\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
-                                                     "\"normalized\":false") "," ADDED(93, "H\xc3\x89Y",
-                                                                                       "false",
-                                                                                       "\"single_word\":"
-                                                                                       "false,\"lstrip\":"
-                                                                                       "false,\"rstrip\":"
-                                                                                       "false,\"normalized\":"
-                                                                                       "true") "," ADDED(94,
-                                                                                                         "<a>"
-                                                                                                         "b",
-                                                                                                         "tru"
-                                                                                                         "e",
-                                                                                                         NO_FLAGS)});
+    use_json((struct parts){.vocab = "hello world x",
+                            .added = ADDED(90, "<a>", "false", NO_FLAGS) "," ADDED(
+                                91, "<b>", "false",
+                                "\"single_word\":false,\"lstrip\":true,\"rstrip\":true,\"normalized\":"
+                                "false") "," ADDED(92, "cd", "false",
+                                                   "\"single_word\":true,\"lstrip\":false,\"rstrip\":false,"
+                                                   "\"normalized\":false") "," ADDED(93, "H\xc3\x89Y", "false",
+                                                                                     "\"single_word\":"
+                                                                                     "false,\"lstrip\":"
+                                                                                     "false,\"rstrip\":"
+                                                                                     "false,\"normalized\":"
+                                                                                     "true") "," ADDED(94,
+                                                                                                       "<a>"
+                                                                                                       "b",
+                                                                                                       "tru"
+                                                                                                       "e",
+                                                                                                       NO_FLAGS)});
     TOKENS("hello<a>world", "hello <a> world");
     TOKENS("hello<A>world", "hello [UNK] [UNK] [UNK] world");
     TOKENS("x<a>bx", "x <a>b x"); /* the longest one */
@@ -442,8 +426,7 @@ Test(tokenizer, offsets_are_bytes_of_the_source) {
         uint32_t begin, end;
     } want[] = {{0, 0}, {0, 5}, {6, 9}, {10, 13}, {13, 16}, {16, 19}, {19, 20}, {0, 0}};
     const wok_encode_options options = {.size = sizeof options, .offsets = true};
-    cr_assert_str_eq(tokens_of(text, strlen(text), &options),
-                     "[CLS] cafe \xe5\x8c\x97 una ##ffa ##ble ! [SEP]");
+    cr_assert_str_eq(tokens_of(text, strlen(text), &options), "[CLS] cafe \xe5\x8c\x97 una ##ffa ##ble ! [SEP]");
     const wok_text_span *spans = wok_encoding_offsets(encoding);
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         cr_assert(spans[i].begin == want[i].begin && spans[i].end == want[i].end, "token %zu: %u..%u", i,
@@ -468,9 +451,8 @@ Test(tokenizer, padding) {
 
 Test(tokenizer, bytes_that_are_not_utf8_vanish) {
     use_vocab(SPECIALS "note\nbook\nnotebook\n", NULL);
-    static const char *const bad[] = {"\xff",         "\x80",         "\xc0\x80",
-                                      "\xe4\xb8",     "\xed\xa0\x80", "\xf4\x90\x80\x80",
-                                      "\xf0\x9f\x98", "\xfe\xff\xbf"};
+    static const char *const bad[] = {
+        "\xff", "\x80", "\xc0\x80", "\xe4\xb8", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x9f\x98", "\xfe\xff\xbf"};
     char text[32];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(text, sizeof text, "note%sbook", bad[i]);
@@ -490,12 +472,9 @@ Test(tokenizer, survives_random_bytes) {
         size_t length = (size_t)round % sizeof text;
         for (size_t i = 0; i < length; i++) {
             seed = seed * 1664525u + 1013904223u;
-            text[i] = (char)(round % 3 == 0   ? seed >> 24
-                             : round % 3 == 1 ? 0xcc + (seed >> 30)
-                                              : 0x80 | (seed >> 25));
+            text[i] = (char)(round % 3 == 0 ? seed >> 24 : round % 3 == 1 ? 0xcc + (seed >> 30) : 0x80 | (seed >> 25));
         }
-        cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, text, length, text, length / 2, encoding),
-                     WOK_OK);
+        cr_assert_eq(wok_tokenizer_encode(tokenizer, &options, text, length, text, length / 2, encoding), WOK_OK);
         for (size_t i = 0; i < wok_encoding_size(encoding); i++) {
             wok_text_span span = wok_encoding_offsets(encoding)[i];
             cr_assert(span.begin <= span.end && span.end <= length);
@@ -508,8 +487,8 @@ Test(tokenizer, long_texts_take_linear_time, .timeout = 60) {
     use_bert();
     size_t length = 4 << 20;
     char *text = malloc(length);
-    static const char *const units[] = {
-        "a", "##", "[MASK", "\xcc\x81\xcc\xa3", "e\xcc\x81", " ", "\xf0\x9f\x98\x8a", "the "};
+    static const char *const units[] = {"a",   "##", "[MASK", "\xcc\x81\xcc\xa3", "e\xcc\x81", " ", "\xf0\x9f\x98\x8a",
+                                        "the "};
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         size_t step = strlen(units[u]), used = 0;
         for (; used + step <= length; used += step) memcpy(text + used, units[u], step);
@@ -524,28 +503,26 @@ Test(tokenizer, requests_in_json) {
         const char *request;
         wok_status status;
         size_t count;
-    } cases[] = {
-        {"{\"text\":\"hello world\"}", WOK_OK, 4},
-        {"{\"text\":\"hello\",\"pair\":\"world\"}", WOK_OK, 5},
-        {"{\"text\":\"hello\",\"pair\":null,\"max_length\":null,\"truncation\":null}", WOK_OK, 3},
-        {"{\"text\":\"a b c d\",\"max_length\":4}", WOK_OK, 4},
-        {"{\"text\":\"a b c d\",\"max_length\":4,\"truncation\":false}", WOK_OK, 6},
-        {"{\"text\":\"a b c d\",\"max_length\":4,\"truncation\":\"do_not_truncate\"}", WOK_OK, 6},
-        {"{\"text\":\"a b c d\",\"truncation\":true}", WOK_OK, 6},
-        {"{\"text\":\"a b\",\"pair\":\"c d e\",\"max_length\":6,\"truncation\":\"only_second\"}", WOK_OK, 6},
-        {"{\"text\":\"a\",\"add_special_tokens\":false}", WOK_OK, 1},
-        {"{\"text\":\"a\\u0000b\"}", WOK_OK, 3},
-        {"{\"text\":7}", WOK_ERR_FORMAT, 0},
-        {"{\"pair\":\"a\"}", WOK_ERR_FORMAT, 0},
-        {"[\"a\"]", WOK_ERR_FORMAT, 0},
-        {"{\"text\":\"a\",\"max_length\":0}", WOK_ERR_FORMAT, 0},
-        {"{\"text\":\"a\",\"truncation\":\"shortest\"}", WOK_ERR_FORMAT, 0},
-        {"{\"text\":\"a\",\"maxlength\":3}", WOK_ERR_FORMAT, 0},
-        {"{\"text\":\"a\"", WOK_ERR_FORMAT, 0},
-        {"", WOK_ERR_FORMAT, 0}};
+    } cases[] = {{"{\"text\":\"hello world\"}", WOK_OK, 4},
+                 {"{\"text\":\"hello\",\"pair\":\"world\"}", WOK_OK, 5},
+                 {"{\"text\":\"hello\",\"pair\":null,\"max_length\":null,\"truncation\":null}", WOK_OK, 3},
+                 {"{\"text\":\"a b c d\",\"max_length\":4}", WOK_OK, 4},
+                 {"{\"text\":\"a b c d\",\"max_length\":4,\"truncation\":false}", WOK_OK, 6},
+                 {"{\"text\":\"a b c d\",\"max_length\":4,\"truncation\":\"do_not_truncate\"}", WOK_OK, 6},
+                 {"{\"text\":\"a b c d\",\"truncation\":true}", WOK_OK, 6},
+                 {"{\"text\":\"a b\",\"pair\":\"c d e\",\"max_length\":6,\"truncation\":\"only_second\"}", WOK_OK, 6},
+                 {"{\"text\":\"a\",\"add_special_tokens\":false}", WOK_OK, 1},
+                 {"{\"text\":\"a\\u0000b\"}", WOK_OK, 3},
+                 {"{\"text\":7}", WOK_ERR_FORMAT, 0},
+                 {"{\"pair\":\"a\"}", WOK_ERR_FORMAT, 0},
+                 {"[\"a\"]", WOK_ERR_FORMAT, 0},
+                 {"{\"text\":\"a\",\"max_length\":0}", WOK_ERR_FORMAT, 0},
+                 {"{\"text\":\"a\",\"truncation\":\"shortest\"}", WOK_ERR_FORMAT, 0},
+                 {"{\"text\":\"a\",\"maxlength\":3}", WOK_ERR_FORMAT, 0},
+                 {"{\"text\":\"a\"", WOK_ERR_FORMAT, 0},
+                 {"", WOK_ERR_FORMAT, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        wok_status status =
-            wok_tokenizer_encode_json(tokenizer, cases[i].request, strlen(cases[i].request), encoding);
+        wok_status status = wok_tokenizer_encode_json(tokenizer, cases[i].request, strlen(cases[i].request), encoding);
         cr_assert_eq(status, cases[i].status, "%s: %s", cases[i].request, wok_encoding_error(encoding));
         cr_assert_eq(wok_encoding_size(encoding), cases[i].count, "%s", cases[i].request);
         cr_assert_eq(status == WOK_OK, wok_encoding_error(encoding)[0] == 0);
@@ -594,25 +571,21 @@ Test(tokenizer, configuration_decides_as_in_transformers) {
     TOKENS("Hello [MASK]", "hello [MASK]");
     cr_assert_eq(wok_tokenizer_max_length(tokenizer), 0);
     opened(load_folder(vocab, NULL,
-                       "{\"do_lower_case\":false,\"model_max_length\":512,\"tokenize_chinese_chars\":false}",
-                       NULL));
+                       "{\"do_lower_case\":false,\"model_max_length\":512,\"tokenize_chinese_chars\":false}", NULL));
     TOKENS("Hello \xe4\xb8\xad\xe4\xb8\xad", "Hello \xe4\xb8\xad\xe4\xb8\xad");
     cr_assert_eq(wok_tokenizer_max_length(tokenizer), 512);
     opened(load_folder(vocab, NULL, "{\"model_max_length\":1000000000000000019884624838656}", NULL));
     cr_assert_eq(wok_tokenizer_max_length(tokenizer), 0);
     /* tokenizer.json says lower case; BertTokenizerFast takes the configuration's word, a general class does not. */
     write_json(json, sizeof json, (struct parts){.vocab = "hello Hello"});
-    opened(
-        load_folder(NULL, json, "{\"do_lower_case\":false,\"tokenizer_class\":\"BertTokenizerFast\"}", NULL));
+    opened(load_folder(NULL, json, "{\"do_lower_case\":false,\"tokenizer_class\":\"BertTokenizerFast\"}", NULL));
     TOKENS("Hello", "Hello");
-    opened(load_folder(NULL, json,
-                       "{\"do_lower_case\":false,\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", NULL));
+    opened(load_folder(NULL, json, "{\"do_lower_case\":false,\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", NULL));
     TOKENS("Hello", "hello");
     /* Names of special tokens: plain or as objects, in either file. */
     static const char named[] = "<pad>\n<unk>\n<s>\n</s>\nhello\n";
-    opened(load_folder(
-        named, NULL, "{\"cls_token\":\"<s>\",\"sep_token\":{\"content\":\"</s>\"}}",
-        "{\"unk_token\":\"<unk>\",\"pad_token\":{\"content\":\"<pad>\"},\"cls_token\":\"[CLS]\"}"));
+    opened(load_folder(named, NULL, "{\"cls_token\":\"<s>\",\"sep_token\":{\"content\":\"</s>\"}}",
+                       "{\"unk_token\":\"<unk>\",\"pad_token\":{\"content\":\"<pad>\"},\"cls_token\":\"[CLS]\"}"));
     cr_assert_str_eq(tokens_of("hello you", 9, NULL), "<s> hello <unk> </s>");
     cr_assert_eq(wok_tokenizer_pad_id(tokenizer), 0);
 }
@@ -627,8 +600,7 @@ Test(tokenizer, folders_that_hold_no_tokenizer) {
     cr_assert_eq(load_folder("", NULL, NULL, NULL), WOK_ERR_FORMAT);
     cr_assert_eq(load_folder(SPECIALS "\xff\n", NULL, NULL, NULL), WOK_ERR_FORMAT);
     cr_assert_eq(load_folder(SPECIALS, NULL, "{", NULL), WOK_ERR_FORMAT);
-    cr_assert_eq(load_folder(SPECIALS, NULL, "{\"tokenizer_class\":\"RobertaTokenizer\"}", NULL),
-                 WOK_ERR_UNSUPPORTED);
+    cr_assert_eq(load_folder(SPECIALS, NULL, "{\"tokenizer_class\":\"RobertaTokenizer\"}", NULL), WOK_ERR_UNSUPPORTED);
     cr_assert_eq(wok_tokenizer_from_vocab(ctx, "[UNK]\nhello\n", 12, NULL, &tokenizer), WOK_ERR_FORMAT);
 }
 
@@ -648,8 +620,7 @@ Test(tokenizer, what_is_not_bert_is_refused_by_name) {
         {{.pre_tokenizer = "null"}, WOK_ERR_UNSUPPORTED, "pre_tokenizer"},
         {{.post_processor = "{\"type\":\"RobertaProcessing\"}"}, WOK_ERR_UNSUPPORTED, "RobertaProcessing"},
         {{.post_processor = "{\"type\":\"BertProcessing\"}"}, WOK_ERR_FORMAT, "cls"},
-        {{.post_processor =
-              "{\"type\":\"TemplateProcessing\",\"single\":[],\"pair\":[],\"special_tokens\":{}}"},
+        {{.post_processor = "{\"type\":\"TemplateProcessing\",\"single\":[],\"pair\":[],\"special_tokens\":{}}"},
          WOK_ERR_FORMAT,
          "template"},
         {{.added = "{\"id\":9,\"content\":\"x\"}"}, WOK_ERR_FORMAT, "added token"},
@@ -675,8 +646,8 @@ Test(tokenizer, what_is_not_bert_is_refused_by_name) {
 }
 
 Test(tokenizer, frames_of_all_kinds) {
-    use_json((struct parts){.post_processor =
-                                "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",2]}"});
+    use_json(
+        (struct parts){.post_processor = "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",2]}"});
     cr_assert_str_eq(tokens_of("hello", 5, NULL), "[CLS] hello [SEP]");
     use_json((struct parts){.post_processor = "null"});
     cr_assert_str_eq(tokens_of("hello", 5, NULL), "hello");
@@ -704,8 +675,7 @@ Test(tokenizer, tokens_and_ids) {
 /* Every cut and many changed bytes of a tokenizer.json: a tokenizer or a sentence. */
 Test(tokenizer, survives_damaged_json) {
     static char text[20000], copy[20000];
-    size_t length =
-        write_json(text, sizeof text, (struct parts){.vocab = "a ##b hello", .added = bert_added});
+    size_t length = write_json(text, sizeof text, (struct parts){.vocab = "a ##b hello", .added = bert_added});
     for (size_t n = 0; n < length; n++) {
         cr_assert_neq(wok_tokenizer_from_json(ctx, text, n, NULL, &tokenizer), WOK_OK);
         cr_assert_neq(wok_ctx_error(ctx)[0], 0);
@@ -713,8 +683,7 @@ Test(tokenizer, survives_damaged_json) {
         copy[n] = (char)(copy[n] ^ (1 << n % 8));
         if (wok_tokenizer_from_json(ctx, copy, length, NULL, &tokenizer) == WOK_OK) {
             cr_assert_eq(wok_encoding_create(tokenizer, &encoding), WOK_OK);
-            cr_assert_eq(wok_tokenizer_encode(tokenizer, NULL, "Hello ab [MASK]", 15, "b", 1, encoding),
-                         WOK_OK);
+            cr_assert_eq(wok_tokenizer_encode(tokenizer, NULL, "Hello ab [MASK]", 15, "b", 1, encoding), WOK_OK);
         }
         close_tokenizer();
     }
@@ -765,8 +734,7 @@ static void failing_free(void *user, void *ptr, size_t bytes) {
 }
 
 static wok_status load_and_encode(const char *json, size_t length) {
-    static const char text[] =
-        "Hello \xe4\xb8\xad caf\xc3\xa9 <x> h\xe0\xa3\xa3\xe0\xa3\x98\xe0\xa3\x99 [MASK]";
+    static const char text[] = "Hello \xe4\xb8\xad caf\xc3\xa9 <x> h\xe0\xa3\xa3\xe0\xa3\x98\xe0\xa3\x99 [MASK]";
     const wok_encode_options options = {.size = sizeof options, .offsets = true, .pad_length = 40};
     wok_tokenizer *t = NULL;
     wok_encoding *e = NULL;
@@ -781,11 +749,11 @@ static wok_status load_and_encode(const char *json, size_t length) {
 
 Test(tokenizer_memory, every_allocation_may_fail) {
     static char json[20000];
-    size_t length = write_json(
-        json, sizeof json,
-        (struct parts){.added = ADDED(4, "[MASK]", "true", NO_FLAGS) "," ADDED(
-                           9, "<X>", "false",
-                           "\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":true")});
+    size_t length =
+        write_json(json, sizeof json,
+                   (struct parts){.added = ADDED(4, "[MASK]", "true", NO_FLAGS) "," ADDED(
+                                      9, "<X>", "false",
+                                      "\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":true")});
     wok_allocator allocator = {failing_alloc, failing_free, NULL};
     wok_ctx_options options = {.size = sizeof options, .allocator = &allocator, .threads = 1};
     left = 1000;
@@ -812,13 +780,12 @@ Test(tokenizer_memory, a_used_encoding_allocates_nothing) {
     left = 1000;
     ctx = wok_ctx_create(&options);
     use_vocab(SPECIALS "hello\n", NULL);
-    cr_assert_eq(wok_tokenizer_encode(tokenizer, NULL, text, strlen(text), text, strlen(text), encoding),
-                 WOK_OK);
+    cr_assert_eq(wok_tokenizer_encode(tokenizer, NULL, text, strlen(text), text, strlen(text), encoding), WOK_OK);
     left = 0;
     for (int i = 0; i < 100; i++)
-        cr_assert_eq(wok_tokenizer_encode(tokenizer, NULL, text, strlen(text), text, (size_t)i % strlen(text),
-                                          encoding),
-                     WOK_OK);
+        cr_assert_eq(
+            wok_tokenizer_encode(tokenizer, NULL, text, strlen(text), text, (size_t)i % strlen(text), encoding),
+            WOK_OK);
     close_tokenizer();
     wok_ctx_free(&ctx);
     cr_assert_eq(live, 0);

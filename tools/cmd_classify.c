@@ -94,8 +94,7 @@ bool classify_put(classify_out *out, const char *input, size_t length, const flo
     }
     fprintf(out->file, "%.*s\n", (int)length, input);
     for (int i = 0; i < found; i++)
-        fprintf(out->file, "  %8.4f %%  %s\n", 100 * (double)scores[top[i]],
-                name_of(label, user, top[i], buffer));
+        fprintf(out->file, "  %8.4f %%  %s\n", 100 * (double)scores[top[i]], name_of(label, user, top[i], buffer));
     return !ferror(out->file);
 }
 
@@ -138,8 +137,7 @@ int cmd_classify(int argc, char **argv) {
     job.model = list.items[0];
     job.by_line = path != NULL;
     if (!status)
-        status =
-            !job.arch && reads_text(job.model) ? classify_texts(&job, &lines) : classify_images(&job, &lines);
+        status = !job.arch && reads_text(job.model) ? classify_texts(&job, &lines) : classify_images(&job, &lines);
     cmd_lines_close(&lines);
     cmd_list_free(&list);
     return status;

@@ -7,8 +7,8 @@
 typedef struct classify_job {
     const char *command, *model;
     const char *arch; /* for a bare .safetensors of a picture model */
-    const char *
-        preset; /* preprocessing of pictures; NULL: preprocess.json beside the model, else the model's usual one */
+    const char
+        *preset; /* preprocessing of pictures; NULL: preprocess.json beside the model, else the model's usual one */
     const char *labels;    /* a file with a label a line; NULL: what lies beside the model */
     bool as_json, by_line; /* by_line: --lines */
     int threads;

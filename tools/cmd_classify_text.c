@@ -13,13 +13,12 @@ static const char *label_of(void *user, size_t index) {
 static int classify_portion(wok_text *pipeline, const cmd_lines *lines, float *scores, classify_out *out) {
     wok_text_item items[CMD_PORTION];
     size_t width = wok_text_width(pipeline);
-    for (int i = 0; i < lines->count; i++)
-        items[i] = (wok_text_item){lines->lines[i], lines->lengths[i], NULL, 0};
+    for (int i = 0; i < lines->count; i++) items[i] = (wok_text_item){lines->lines[i], lines->lengths[i], NULL, 0};
     if (wok_text_run(pipeline, items, (size_t)lines->count, scores) != WOK_OK)
         return cmd_error("%s", wok_text_error(pipeline));
     for (int i = 0; i < lines->count; i++)
-        if (!classify_put(out, lines->lines[i], lines->lengths[i], scores + (size_t)i * width, width,
-                          label_of, pipeline))
+        if (!classify_put(out, lines->lines[i], lines->lengths[i], scores + (size_t)i * width, width, label_of,
+                          pipeline))
             return cmd_error("stdout cannot be written");
     return 0;
 }

@@ -37,8 +37,7 @@ static int embed_portion(struct embed *e, const cmd_lines *lines, size_t before)
         e->vectors = grown;
         e->held = 2 * need;
     }
-    for (int i = 0; i < lines->count; i++)
-        items[i] = (wok_text_item){lines->lines[i], lines->lengths[i], NULL, 0};
+    for (int i = 0; i < lines->count; i++) items[i] = (wok_text_item){lines->lines[i], lines->lengths[i], NULL, 0};
     if (wok_text_run(e->pipeline, items, (size_t)lines->count, e->vectors + before * e->width) != WOK_OK)
         return cmd_error("%s", wok_text_error(e->pipeline));
     return 0;
@@ -139,8 +138,7 @@ int cmd_embed(int argc, char **argv) {
     int threads = 0, batch = 0, status;
     const cmd_option options[] = {
         {"--lines", OPT_TEXT, &path, "FILE", "a text a line, a vector a line out; - is stdin"},
-        {"--json", OPT_FLAG, &as_json, NULL,
-         "one JSON object; with --lines one a line: {\"embedding\": [...]}"},
+        {"--json", OPT_FLAG, &as_json, NULL, "one JSON object; with --lines one a line: {\"embedding\": [...]}"},
         {"--threads", OPT_COUNT, &threads, "N", "threads; default: the CPUs this process may use"},
         {"--batch", OPT_COUNT, &batch, "N", "texts that run together; default 32; changes no result"}};
     cmd_list list;

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cmd_lines_open(const char *command, const cmd_list *texts, int first, const char *path,
-                   cmd_lines *lines) {
+int cmd_lines_open(const char *command, const cmd_list *texts, int first, const char *path, cmd_lines *lines) {
     memset(lines, 0, sizeof *lines);
     lines->next = first;
     if ((texts->count > first) == (path != NULL))

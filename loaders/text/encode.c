@@ -78,8 +78,7 @@ static bool push(wok_encoding *e, int32_t id, wok_text_span span) {
 
 /* Where bytes [begin, end) of the normalised text come from. */
 static wok_text_span source_of(const wok_encoding *e, size_t begin, size_t end) {
-    return e->offsets ? (wok_text_span){e->source[begin].begin, e->source[end - 1].end}
-                      : (wok_text_span){0, 0};
+    return e->offsets ? (wok_text_span){e->source[begin].begin, e->source[end - 1].end} : (wok_text_span){0, 0};
 }
 
 static bool longer_than(const char *text, size_t length, size_t limit) {
@@ -92,12 +91,10 @@ static bool longer_than(const char *text, size_t length, size_t limit) {
 /* Longest match first; a word of which any part is not in the vocabulary is unknown as a whole. */
 static bool push_word(const wok_tokenizer *t, wok_encoding *e, size_t begin, size_t end) {
     size_t mark = e->piece_count;
-    if (longer_than(e->normal + begin, end - begin, t->max_word))
-        return push(e, t->unknown, source_of(e, begin, end));
+    if (longer_than(e->normal + begin, end - begin, t->max_word)) return push(e, t->unknown, source_of(e, begin, end));
     uint32_t node = 0;
     for (size_t i = begin, used = 0; i < end; i += used) {
-        int32_t id =
-            node == WOK_NO_NODE ? -1 : wok_trie_longest(&t->pieces, node, e->normal + i, end - i, &used);
+        int32_t id = node == WOK_NO_NODE ? -1 : wok_trie_longest(&t->pieces, node, e->normal + i, end - i, &used);
         if (id < 0) {
             e->piece_count = mark;
             return push(e, t->unknown, source_of(e, begin, end));
@@ -167,8 +164,7 @@ static bool stands_alone(const char *text, size_t length, size_t begin, size_t e
 
 static void take_space(const char *text, size_t length, size_t floor, struct hit *hit) {
     size_t step;
-    while (hit->token->lstrip && hit->begin > floor &&
-           wok_char_is_space(char_before(text, hit->begin, &step)))
+    while (hit->token->lstrip && hit->begin > floor && wok_char_is_space(char_before(text, hit->begin, &step)))
         hit->begin = step;
     while (hit->token->rstrip && hit->end < length &&
            wok_char_is_space(wok_utf8_get(text + hit->end, length - hit->end, &step)))
@@ -176,8 +172,8 @@ static void take_space(const char *text, size_t length, size_t floor, struct hit
 }
 
 /* The leftmost, longest added token at or behind `from`; false at the end. Text before `from` is taken. */
-static bool next_added(const wok_tokenizer *t, const wok_encoding *e, const struct wok_trie *trie,
-                       const char *text, size_t length, size_t from, struct hit *hit) {
+static bool next_added(const wok_tokenizer *t, const wok_encoding *e, const struct wok_trie *trie, const char *text,
+                       size_t length, size_t from, struct hit *hit) {
     if (trie->count == 0) return false;
     for (size_t i = from, used; i < length; i += used) {
         used = 1;
@@ -194,8 +190,7 @@ static bool next_added(const wok_tokenizer *t, const wok_encoding *e, const stru
 }
 
 /* Text between added tokens that match as written: normalise it, look for those that match normalised text. */
-static bool push_between(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length,
-                         uint32_t base) {
+static bool push_between(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length, uint32_t base) {
     if (length == 0) return true;
     if (!wok_normalize(t, e, text, length, base)) return false;
     struct hit hit;

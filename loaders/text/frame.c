@@ -40,8 +40,7 @@ static wok_status truncate(const wok_encode_options *o, size_t room, bool has_pa
     } else {
         bool second = o->truncation == WOK_ONLY_SECOND;
         if (second && !has_pair)
-            return wok_encoding_fail(e, WOK_ERR_ARGUMENT,
-                                     "truncation only_second, but there is no second text");
+            return wok_encoding_fail(e, WOK_ERR_ARGUMENT, "truncation only_second, but there is no second text");
         size_t *text = second ? b : a, excess = total - room;
         if (*text <= excess)
             return wok_encoding_fail(e, WOK_ERR_ARGUMENT, "the %s text has %zu tokens, too few to lose %zu",
@@ -66,8 +65,7 @@ static void put_pieces(wok_encoding *e, size_t begin, size_t count, int32_t type
 wok_status wok_encode_frame(const wok_tokenizer *t, const wok_encode_options *o, size_t first, bool has_pair,
                             wok_encoding *e) {
     const struct wok_frame *frame = has_pair ? &t->pair : &t->single;
-    size_t specials = o->no_special_tokens ? 0 : (size_t)frame->specials, a = first,
-           b = e->piece_count - first;
+    size_t specials = o->no_special_tokens ? 0 : (size_t)frame->specials, a = first, b = e->piece_count - first;
     if (o->max_length > 0 && o->truncation != WOK_DO_NOT_TRUNCATE) {
         if ((size_t)o->max_length < specials)
             return wok_encoding_fail(e, WOK_ERR_ARGUMENT, "max_length %d has no room for %zu special tokens",
@@ -81,8 +79,7 @@ wok_status wok_encode_frame(const wok_tokenizer *t, const wok_encode_options *o,
     size_t padded = length < (size_t)o->pad_length ? (size_t)o->pad_length : length;
     if (o->pad_multiple > 0)
         padded += ((size_t)o->pad_multiple - padded % (size_t)o->pad_multiple) % (size_t)o->pad_multiple;
-    if (!WOK_RESERVE(e, rows, 3 * padded + 3) || (e->offsets && !WOK_RESERVE(e, spans, padded + 1)))
-        return e->status;
+    if (!WOK_RESERVE(e, rows, 3 * padded + 3) || (e->offsets && !WOK_RESERVE(e, spans, padded + 1))) return e->status;
     e->stride = padded + 1; /* never 0, so that an empty result has pointers */
     for (int i = 0; i < frame->count; i++) {
         int32_t id = frame->items[i].id, type = frame->items[i].type;

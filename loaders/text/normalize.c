@@ -38,8 +38,7 @@ static bool flush(const wok_tokenizer *t, wok_encoding *e) {
     for (size_t i = 0; i < e->pending_count; i++) present[e->pending[i].combining] = true;
     for (int class = 1; class < 256; class ++)
         for (size_t i = 0; present[class] && i < e->pending_count; i++)
-            if (e->pending[i].combining == class && !put_lower(t, e, e->pending[i].c, e->pending[i].span))
-                return false;
+            if (e->pending[i].combining == class && !put_lower(t, e, e->pending[i].c, e->pending[i].span)) return false;
     e->pending_count = 0;
     return true;
 }
@@ -132,8 +131,7 @@ static bool put_remembered(const wok_tokenizer *t, wok_encoding *e, int32_t c, w
 /* ---- the walk ------------------------------------------------------------------------------------------------------------ */
 
 /* Most text: one table look-up a byte. */
-static bool put_ascii(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length,
-                      uint32_t base) {
+static bool put_ascii(const wok_tokenizer *t, wok_encoding *e, const char *text, size_t length, uint32_t base) {
     if (!flush(t, e) || !WOK_RESERVE(e, normal, e->normal_used + length)) return false;
     size_t used = e->normal_used;
     if (!e->offsets) {

@@ -31,9 +31,8 @@ static wok_status grow(wok_text *p, void **ptr, size_t *bytes, size_t count, siz
 
 static wok_status store(wok_text *p, const wok_text_item *item, size_t number) {
     const struct wok_text_shared *s = p->shared;
-    const wok_encode_options options = {.size = sizeof options,
-                                        .max_length = s->max_length,
-                                        .specials_are_text = s->options.specials_are_text};
+    const wok_encode_options options = {
+        .size = sizeof options, .max_length = s->max_length, .specials_are_text = s->options.specials_are_text};
     wok_status status = wok_tokenizer_encode(s->tokenizer, &options, item->text, item->length, item->pair,
                                              item->pair_length, p->encoding);
     if (status != WOK_OK) return fail(p, status, "text %zu: %s", number + 1, wok_encoding_error(p->encoding));
@@ -60,8 +59,7 @@ static wok_status sort(wok_text *p, size_t count) {
     memset(p->starts, 0, (longest + 2) * sizeof *p->starts);
     for (size_t i = 0; i < count; i++) p->starts[longest - (size_t)p->rows[i].length + 1]++;
     for (size_t i = 1; i <= longest; i++) p->starts[i] += p->starts[i - 1];
-    for (size_t i = 0; i < count; i++)
-        p->order[p->starts[longest - (size_t)p->rows[i].length]++] = p->rows[i];
+    for (size_t i = 0; i < count; i++) p->order[p->starts[longest - (size_t)p->rows[i].length]++] = p->rows[i];
     return WOK_OK;
 }
 
@@ -92,8 +90,8 @@ static int32_t value_of(const wok_text *p, enum wok_role role, const struct wok_
 }
 
 /* One input for `count` rows of the order; a fixed batch is filled up with the last of them. */
-static wok_status feed(wok_text *p, enum wok_role role, const struct wok_text_row *rows, size_t count,
-                       int64_t batch, int64_t sequence) {
+static wok_status feed(wok_text *p, enum wok_role role, const struct wok_text_row *rows, size_t count, int64_t batch,
+                       int64_t sequence) {
     const struct wok_feed *f = &p->shared->feeds[role];
     size_t cells = (size_t)batch * (size_t)sequence, size = wok_dtype_size(f->dtype);
     if (f->index < 0) return WOK_OK;
@@ -168,8 +166,7 @@ static size_t width_of(const struct wok_text_shared *s, const wok_tensor *y, int
     return y->rank == 3 && s->task == WOK_TEXT_EMBED ? parts * width : 0;
 }
 
-static void finish_row(const struct wok_text_shared *s, const wok_tensor *y, size_t b, int64_t tokens,
-                       float *out) {
+static void finish_row(const struct wok_text_shared *s, const wok_tensor *y, size_t b, int64_t tokens, float *out) {
     size_t last = (size_t)y->dims[y->rank - 1], width = last;
     if (y->rank == 3) {
         const float *hidden = (const float *)y->data + b * (size_t)y->dims[1] * last;
@@ -197,11 +194,10 @@ static wok_status run_batch(wok_text *p, const struct wok_text_row *rows, size_t
     const wok_tensor *y = wok_session_output(p->session, 0);
     size_t width = y ? width_of(s, y, batch) : 0;
     if (width == 0 || (p->width != 0 && width != p->width))
-        return fail(p, WOK_ERR_SHAPE,
-                    "the model's output %s is no float array of [batch, ...] that fits the task", s->output);
+        return fail(p, WOK_ERR_SHAPE, "the model's output %s is no float array of [batch, ...] that fits the task",
+                    s->output);
     p->width = width;
-    for (size_t b = 0; out && b < count; b++)
-        finish_row(s, y, b, rows[b].length, out + rows[b].number * width);
+    for (size_t b = 0; out && b < count; b++) finish_row(s, y, b, rows[b].length, out + rows[b].number * width);
     return WOK_OK;
 }
 
@@ -222,8 +218,7 @@ static wok_status run(wok_text *p, const wok_text_item *items, size_t count, flo
 
 wok_status wok_text_run(wok_text *p, const wok_text_item *items, size_t count, float *out) {
     if (count == 0) return WOK_OK;
-    return items && out ? run(p, items, count, out)
-                        : fail(p, WOK_ERR_ARGUMENT, "wok_text_run without items or output");
+    return items && out ? run(p, items, count, out) : fail(p, WOK_ERR_ARGUMENT, "wok_text_run without items or output");
 }
 
 /* ---- the object ------------------------------------------------------------------------------------------------------------------ */
@@ -261,8 +256,7 @@ void wok_text_free(wok_text **pipeline) {
     wok_ctx_release(s->ctx, p->rows, p->rows_bytes);
     wok_ctx_release(s->ctx, p->order, p->order_bytes);
     wok_ctx_release(s->ctx, p->starts, p->starts_bytes);
-    for (int role = 0; role < WOK_ROLE_COUNT; role++)
-        wok_ctx_release(s->ctx, p->feeds[role], p->feeds_bytes[role]);
+    for (int role = 0; role < WOK_ROLE_COUNT; role++) wok_ctx_release(s->ctx, p->feeds[role], p->feeds_bytes[role]);
     wok_ctx_release(s->ctx, p, sizeof *p);
     wok_text_release(s);
     *pipeline = NULL;

@@ -76,8 +76,7 @@ static int role_of(const char *name) {
     size_t length = strcspn(name, ":");
     for (int role = 0; role < WOK_ROLE_COUNT; role++)
         for (int i = 0; i < 6 && role_names[role][i]; i++)
-            if (strlen(role_names[role][i]) == length && !memcmp(role_names[role][i], name, length))
-                return role;
+            if (strlen(role_names[role][i]) == length && !memcmp(role_names[role][i], name, length)) return role;
     return -1;
 }
 
@@ -85,8 +84,8 @@ static wok_status fix_size(struct wok_text_shared *s, const wok_value_info *info
     int64_t size = info->rank == 2 ? info->dims[dim] : -1;
     if (size < 0 || size == *fixed) return WOK_OK;
     if (size == 0 || *fixed != 0)
-        return wok_ctx_fail(s->ctx, WOK_ERR_UNSUPPORTED,
-                            "input %s has a size that does not fit the other inputs", info->name);
+        return wok_ctx_fail(s->ctx, WOK_ERR_UNSUPPORTED, "input %s has a size that does not fit the other inputs",
+                            info->name);
     *fixed = size;
     return WOK_OK;
 }
@@ -94,10 +93,9 @@ static wok_status fix_size(struct wok_text_shared *s, const wok_value_info *info
 static wok_status take_input(struct wok_text_shared *s, int index, int role) {
     const wok_value_info *info = wok_model_input(s->model, index);
     bool integer = info->dtype == WOK_I64 || info->dtype == WOK_I32;
-    if ((info->rank != 2 && info->rank >= 0) ||
-        (!integer && !(role == WOK_ROLE_MASK && info->dtype == WOK_F32)))
-        return wok_ctx_fail(s->ctx, WOK_ERR_UNSUPPORTED,
-                            "input %s should be [batch, sequence] of int64 or int32", info->name);
+    if ((info->rank != 2 && info->rank >= 0) || (!integer && !(role == WOK_ROLE_MASK && info->dtype == WOK_F32)))
+        return wok_ctx_fail(s->ctx, WOK_ERR_UNSUPPORTED, "input %s should be [batch, sequence] of int64 or int32",
+                            info->name);
     if (s->feeds[role].index >= 0)
         return wok_ctx_fail(s->ctx, WOK_ERR_UNSUPPORTED, "inputs %s and %s seem to mean the same",
                             wok_model_input(s->model, s->feeds[role].index)->name, info->name);
@@ -192,8 +190,8 @@ static wok_status read_pooling(struct wok_text_shared *s, const char *folder, co
         else
             wok_json_bool(doc, wok_json_get(doc, 0, modes[i].key), &on);
         if (on && !modes[i].set)
-            status = wok_ctx_fail(s->ctx, WOK_ERR_UNSUPPORTED, "%s: pooling by %s is not supported", name,
-                                  modes[i].mode);
+            status =
+                wok_ctx_fail(s->ctx, WOK_ERR_UNSUPPORTED, "%s: pooling by %s is not supported", name, modes[i].mode);
         if (on) set |= modes[i].set;
     }
     if (status == WOK_OK && set == 0)
@@ -203,12 +201,10 @@ static wok_status read_pooling(struct wok_text_shared *s, const char *folder, co
     return status;
 }
 
-static wok_status read_module(struct wok_text_shared *s, const char *folder, const wok_json *doc,
-                              wok_json_at item) {
+static wok_status read_module(struct wok_text_shared *s, const char *folder, const wok_json *doc, wok_json_at item) {
     const char *type = wok_json_string(doc, wok_json_get(doc, item, "type"), NULL);
     const char *path = wok_json_string(doc, wok_json_get(doc, item, "path"), NULL);
-    if (!type || !path)
-        return wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "modules.json: a module without type and path");
+    if (!type || !path) return wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "modules.json: a module without type and path");
     if (ends_with_class(type, "Transformer") && *path == 0) return WOK_OK;
     if (strstr(path, "..") || *path == '/')
         return wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "modules.json: a path that leaves the folder");
@@ -226,8 +222,7 @@ static wok_status read_modules(struct wok_text_shared *s, const char *folder) {
     wok_status status = load_json(s->ctx, folder, "modules.json", &doc);
     if (status == WOK_OK && doc && wok_json_kind_of(doc, 0) != WOK_JSON_ARRAY)
         status = wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "modules.json: not a list");
-    for (wok_json_at item = wok_json_first(doc, 0); item >= 0 && status == WOK_OK;
-         item = wok_json_next(doc, item))
+    for (wok_json_at item = wok_json_first(doc, 0); item >= 0 && status == WOK_OK; item = wok_json_next(doc, item))
         status = read_module(s, folder, doc, item);
     wok_json_free(&doc);
     return status;
@@ -241,8 +236,7 @@ static void lower_to(int32_t *length, int64_t limit) {
 
 static int64_t to_number(const char *text) {
     int64_t value = 0;
-    for (; text && *text >= '0' && *text <= '9' && value < INT32_MAX; text++)
-        value = value * 10 + (*text - '0');
+    for (; text && *text >= '0' && *text <= '9' && value < INT32_MAX; text++) value = value * 10 + (*text - '0');
     return value;
 }
 
@@ -251,8 +245,7 @@ static wok_status settle_length(struct wok_text_shared *s, const wok_json *sente
     wok_json_int(sentence, wok_json_get(sentence, 0, "max_seq_length"), &most);
     if (s->options.max_length > 0) most = s->options.max_length;
     if (most <= 0) most = wok_tokenizer_max_length(s->tokenizer);
-    if (positions == 0)
-        wok_json_int(s->config, wok_json_get(s->config, 0, "max_position_embeddings"), &positions);
+    if (positions == 0) wok_json_int(s->config, wok_json_get(s->config, 0, "max_position_embeddings"), &positions);
     lower_to(&s->max_length, most);
     lower_to(&s->max_length, positions);
     lower_to(&s->max_length, s->fixed_sequence);
@@ -267,8 +260,7 @@ static wok_status load_tokenizer(struct wok_text_shared *s, const char *folder, 
     if (status != WOK_OK || !lower || s->tokenizer->rules.lowercase) return status;
     const wok_tokenizer_options options = {.size = sizeof options,
                                            .lowercase = WOK_ON,
-                                           .strip_accents =
-                                               s->tokenizer->rules.strip_accents ? WOK_ON : WOK_OFF};
+                                           .strip_accents = s->tokenizer->rules.strip_accents ? WOK_ON : WOK_OFF};
     wok_tokenizer_free(&s->tokenizer);
     return wok_tokenizer_load(s->ctx, folder, &options, &s->tokenizer);
 }
@@ -303,8 +295,7 @@ static wok_status name_labels(struct wok_text_shared *s, size_t count) {
 static wok_status load_parts(struct wok_text_shared *s, const struct places *p) {
     wok_json *sentence = NULL;
     wok_status status = load_json(s->ctx, p->folder, "sentence_bert_config.json", &sentence);
-    if (status == WOK_OK)
-        status = load_tokenizer(s, p->folder, sentence); /* the quick part first: errors come early */
+    if (status == WOK_OK) status = load_tokenizer(s, p->folder, sentence); /* the quick part first: errors come early */
     if (status == WOK_OK) status = load_json(s->ctx, p->folder, "config.json", &s->config);
     if (status == WOK_OK && s->task == WOK_TEXT_EMBED) status = read_modules(s, p->folder);
     read_squash(s);

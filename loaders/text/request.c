@@ -36,8 +36,7 @@ static bool read_member(const wok_json *doc, wok_json_at key, wok_json_at value,
     bool null = wok_json_kind_of(doc, value) == WOK_JSON_NULL, flag = true;
     int64_t number = 0;
     if (wok_json_is(doc, key, "text")) return (r->text = wok_json_string(doc, value, &r->length)) != NULL;
-    if (wok_json_is(doc, key, "pair"))
-        return (r->pair = wok_json_string(doc, value, &r->pair_length)) != NULL || null;
+    if (wok_json_is(doc, key, "pair")) return (r->pair = wok_json_string(doc, value, &r->pair_length)) != NULL || null;
     if (wok_json_is(doc, key, "truncation")) return read_truncation(doc, value, r);
     if (wok_json_is(doc, key, "max_length")) {
         if (!null && (!wok_json_int(doc, value, &number) || number < 1 || number > INT32_MAX)) return false;
@@ -58,8 +57,7 @@ static wok_status encode_request(const wok_tokenizer *t, const wok_json *doc, wo
     wok_json_each(doc, key, wok_json_root(doc)) {
         const char *name = wok_json_string(doc, key, NULL);
         if (!read_member(doc, key, wok_json_value(doc, key), &r))
-            return wok_encoding_fail(e, WOK_ERR_FORMAT,
-                                     "the request's member %.40s is unknown or of a wrong type",
+            return wok_encoding_fail(e, WOK_ERR_FORMAT, "the request's member %.40s is unknown or of a wrong type",
                                      name ? name : "(none)");
     }
     if (!r.text) return wok_encoding_fail(e, WOK_ERR_FORMAT, "a request is an object with a member text");
@@ -67,8 +65,7 @@ static wok_status encode_request(const wok_tokenizer *t, const wok_json *doc, wo
     return wok_tokenizer_encode(t, &r.options, r.text, r.length, r.pair, r.pair_length, e);
 }
 
-wok_status wok_tokenizer_encode_json(const wok_tokenizer *t, const char *json, size_t bytes,
-                                     wok_encoding *e) {
+wok_status wok_tokenizer_encode_json(const wok_tokenizer *t, const char *json, size_t bytes, wok_encoding *e) {
     wok_json *doc = NULL;
     wok_status status = wok_json_parse(t->ctx, json, bytes, "request", &doc);
     if (status != WOK_OK) return wok_encoding_fail(e, status, "%s", wok_ctx_error(t->ctx));

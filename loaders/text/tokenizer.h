@@ -43,9 +43,9 @@ struct wok_tokenizer {
     struct wok_rules rules;
     int16_t ascii[128];     /* normalised form of an ASCII character, -1: dropped */
     struct wok_trie pieces; /* the model's vocabulary */
-    uint32_t inner;  /* node of the trie behind the continuing prefix ("##"), NO_NODE if nothing continues */
-    int32_t unknown; /* [UNK] */
-    size_t max_word; /* characters; longer words are unknown */
+    uint32_t inner;         /* node of the trie behind the continuing prefix ("##"), NO_NODE if nothing continues */
+    int32_t unknown;        /* [UNK] */
+    size_t max_word;        /* characters; longer words are unknown */
     struct wok_added *added;
     size_t added_count;
     struct wok_trie added_raw, added_normal; /* values: indices of added[] */
@@ -109,7 +109,7 @@ bool wok_take_options(void *to, size_t size, const void *from);
 
 /* Grows; on failure keeps the status in the encoding and returns false. */
 bool wok_encoding_reserve(wok_encoding *e, void **ptr, size_t *bytes, size_t need);
-#define WOK_RESERVE(e, field, count)                                                                         \
+#define WOK_RESERVE(e, field, count)                                                                                   \
     wok_encoding_reserve(e, (void **)&(e)->field, &(e)->field##_bytes, (count) * sizeof *(e)->field)
 
 void wok_rules_apply(wok_tokenizer *tokenizer); /* fills ascii[] from rules */

@@ -36,10 +36,9 @@ static wok_status damaged(struct load *l, const char *what) {
 
 static wok_status add_key(struct load *l, const char *text, size_t length, int64_t id) {
     if (id < 0 || id >= MAX_IDS)
-        return wok_ctx_fail(l->ctx, WOK_ERR_FORMAT, "%s: token id %lld is not in 0..%d", l->what,
-                            (long long)id, MAX_IDS - 1);
-    wok_status status =
-        wok_ctx_grow(l->ctx, (void **)&l->keys, &l->keys_bytes, (l->count + 1) * sizeof *l->keys);
+        return wok_ctx_fail(l->ctx, WOK_ERR_FORMAT, "%s: token id %lld is not in 0..%d", l->what, (long long)id,
+                            MAX_IDS - 1);
+    wok_status status = wok_ctx_grow(l->ctx, (void **)&l->keys, &l->keys_bytes, (l->count + 1) * sizeof *l->keys);
     if (status != WOK_OK) return status;
     l->keys[l->count++] = (struct wok_trie_key){text, (uint32_t)length, (int32_t)id};
     return WOK_OK;
@@ -72,35 +71,29 @@ static void frame_plain(wok_tokenizer *t) {
 }
 
 static void frame_bert(wok_tokenizer *t, int32_t cls, int32_t sep) {
-    t->single =
-        (struct wok_frame){.items = {{cls, 0}, {WOK_FRAME_A, 0}, {sep, 0}}, .count = 3, .specials = 2};
-    t->pair = (struct wok_frame){.items = {{cls, 0}, {WOK_FRAME_A, 0}, {sep, 0}, {WOK_FRAME_B, 1}, {sep, 1}},
-                                 .count = 5,
-                                 .specials = 3};
+    t->single = (struct wok_frame){.items = {{cls, 0}, {WOK_FRAME_A, 0}, {sep, 0}}, .count = 3, .specials = 2};
+    t->pair = (struct wok_frame){
+        .items = {{cls, 0}, {WOK_FRAME_A, 0}, {sep, 0}, {WOK_FRAME_B, 1}, {sep, 1}}, .count = 5, .specials = 3};
 }
 
 /* One item of a TemplateProcessing list: {"SpecialToken":{"id","type_id"}} or {"Sequence":{"id":"A"|"B","type_id"}}. */
 static wok_status frame_item(struct load *l, const wok_json *doc, wok_json_at item, wok_json_at specials,
                              struct wok_frame *frame) {
-    wok_json_at sequence = wok_json_get(doc, item, "Sequence"),
-                special = wok_json_get(doc, item, "SpecialToken");
+    wok_json_at sequence = wok_json_get(doc, item, "Sequence"), special = wok_json_get(doc, item, "SpecialToken");
     wok_json_at body = sequence >= 0 ? sequence : special, id = wok_json_get(doc, body, "id");
     int64_t type = 0, token = 0;
     if (!wok_json_string(doc, id, NULL) || !wok_json_int(doc, wok_json_get(doc, body, "type_id"), &type))
         return damaged(l, "post_processor: an item without id and type_id");
     if (sequence >= 0) {
         bool a = wok_json_is(doc, id, "A");
-        if (!a && !wok_json_is(doc, id, "B"))
-            return damaged(l, "post_processor: a sequence that is neither A nor B");
+        if (!a && !wok_json_is(doc, id, "B")) return damaged(l, "post_processor: a sequence that is neither A nor B");
         return frame_put(l, frame, a ? WOK_FRAME_A : WOK_FRAME_B, type);
     }
     wok_json_at entry = wok_json_get(doc, specials, wok_json_string(doc, id, NULL));
     wok_json_at ids = wok_json_get(doc, entry, "ids");
-    if (wok_json_kind_of(doc, ids) != WOK_JSON_ARRAY)
-        return damaged(l, "post_processor: a special token without ids");
+    if (wok_json_kind_of(doc, ids) != WOK_JSON_ARRAY) return damaged(l, "post_processor: a special token without ids");
     wok_json_each(doc, each, ids) {
-        if (!wok_json_int(doc, each, &token) || token < 0)
-            return damaged(l, "post_processor: a special id is no id");
+        if (!wok_json_int(doc, each, &token) || token < 0) return damaged(l, "post_processor: a special id is no id");
         wok_status status = frame_put(l, frame, token, type);
         if (status != WOK_OK) return status;
     }
@@ -110,8 +103,7 @@ static wok_status frame_item(struct load *l, const wok_json *doc, wok_json_at it
 static wok_status frame_template(struct load *l, const wok_json *doc, wok_json_at post, const char *name,
                                  struct wok_frame *frame) {
     wok_json_at list = wok_json_get(doc, post, name), specials = wok_json_get(doc, post, "special_tokens");
-    if (wok_json_kind_of(doc, list) != WOK_JSON_ARRAY)
-        return damaged(l, "post_processor: single or pair is no list");
+    if (wok_json_kind_of(doc, list) != WOK_JSON_ARRAY) return damaged(l, "post_processor: single or pair is no list");
     *frame = (struct wok_frame){0};
     wok_json_each(doc, item, list) {
         wok_status status = frame_item(l, doc, item, specials, frame);
@@ -120,15 +112,14 @@ static wok_status frame_template(struct load *l, const wok_json *doc, wok_json_a
     bool has[2] = {false, false}, pair = !strcmp(name, "pair");
     for (int i = 0; i < frame->count; i++)
         if (frame->items[i].id < 0) has[frame->items[i].id == WOK_FRAME_B] = true;
-    return has[0] && has[1] == pair
-               ? WOK_OK
-               : damaged(l, "post_processor: the template lacks a text or names one too many");
+    return has[0] && has[1] == pair ? WOK_OK
+                                    : damaged(l, "post_processor: the template lacks a text or names one too many");
 }
 
 /* "cls": ["[CLS]", 101] */
 static bool read_named_id(const wok_json *doc, wok_json_at pair, int64_t *id) {
-    return wok_json_count(doc, pair) == 2 &&
-           wok_json_int(doc, wok_json_next(doc, wok_json_first(doc, pair)), id) && *id >= 0 && *id < MAX_IDS;
+    return wok_json_count(doc, pair) == 2 && wok_json_int(doc, wok_json_next(doc, wok_json_first(doc, pair)), id) &&
+           *id >= 0 && *id < MAX_IDS;
 }
 
 static wok_status read_post_processor(struct load *l, const wok_json *doc, wok_json_at post) {
@@ -145,9 +136,8 @@ static wok_status read_post_processor(struct load *l, const wok_json *doc, wok_j
         return WOK_OK;
     }
     if (!wok_json_is(doc, type, "TemplateProcessing"))
-        return wok_ctx_fail(
-            l->ctx, WOK_ERR_UNSUPPORTED, "%s: post_processor %.60s is not one of BERT's", l->what,
-            wok_json_string(doc, type, NULL) ? wok_json_string(doc, type, NULL) : "without a type");
+        return wok_ctx_fail(l->ctx, WOK_ERR_UNSUPPORTED, "%s: post_processor %.60s is not one of BERT's", l->what,
+                            wok_json_string(doc, type, NULL) ? wok_json_string(doc, type, NULL) : "without a type");
     wok_status status = frame_template(l, doc, post, "single", &l->t->single);
     return status == WOK_OK ? frame_template(l, doc, post, "pair", &l->t->pair) : status;
 }
@@ -155,8 +145,7 @@ static wok_status read_post_processor(struct load *l, const wok_json *doc, wok_j
 /* ---- tokenizer.json ------------------------------------------------------------------------------------------------------ */
 
 /* The named part must have this type; other types are named in the error. */
-static wok_status want_type(struct load *l, const wok_json *doc, wok_json_at part, const char *name,
-                            const char *want) {
+static wok_status want_type(struct load *l, const wok_json *doc, wok_json_at part, const char *name, const char *want) {
     wok_json_at type = wok_json_get(doc, part, "type");
     if (wok_json_is(doc, type, want)) return WOK_OK;
     const char *got = wok_json_string(doc, type, NULL);
@@ -182,8 +171,7 @@ static wok_status read_normalizer(struct load *l, const wok_json *doc, wok_json_
         !wok_json_bool(doc, wok_json_get(doc, part, "handle_chinese_chars"), &rules->handle_chinese_chars) ||
         !wok_json_bool(doc, wok_json_get(doc, part, "lowercase"), &rules->lowercase) ||
         (kind != WOK_JSON_ABSENT && kind != WOK_JSON_NULL && kind != WOK_JSON_BOOL))
-        return damaged(
-            l, "normalizer: clean_text, handle_chinese_chars, strip_accents and lowercase must be booleans");
+        return damaged(l, "normalizer: clean_text, handle_chinese_chars, strip_accents and lowercase must be booleans");
     l->strip = !wok_json_bool(doc, accents, &strip) ? WOK_AS_FILE : strip ? WOK_ON : WOK_OFF;
     return WOK_OK;
 }
@@ -196,18 +184,15 @@ static wok_status read_model(struct load *l, const wok_json *doc, wok_json_at mo
         if (status != WOK_OK) return status;
     }
     l->unk = wok_json_string(doc, wok_json_get(doc, model, "unk_token"), &l->unk_length);
-    l->prefix =
-        wok_json_string(doc, wok_json_get(doc, model, "continuing_subword_prefix"), &l->prefix_length);
+    l->prefix = wok_json_string(doc, wok_json_get(doc, model, "continuing_subword_prefix"), &l->prefix_length);
     if (!l->unk || !l->prefix || wok_json_kind_of(doc, vocab) != WOK_JSON_OBJECT ||
         !wok_json_int(doc, wok_json_get(doc, model, "max_input_chars_per_word"), &max_word) || max_word < 0)
-        return damaged(
-            l, "model: vocab, unk_token, continuing_subword_prefix or max_input_chars_per_word is missing");
+        return damaged(l, "model: vocab, unk_token, continuing_subword_prefix or max_input_chars_per_word is missing");
     l->t->max_word = (size_t)max_word;
     wok_json_each(doc, key, vocab) {
         size_t length;
         const char *text = wok_json_string(doc, key, &length);
-        if (!wok_json_int(doc, wok_json_value(doc, key), &id))
-            return damaged(l, "model: an id of vocab is no integer");
+        if (!wok_json_int(doc, wok_json_value(doc, key), &id)) return damaged(l, "model: an id of vocab is no integer");
         wok_status status = add_key(l, text, length, id);
         if (status != WOK_OK) return status;
     }
@@ -235,11 +220,9 @@ static wok_status read_tokenizer_json(struct load *l, const wok_json *doc) {
     wok_status status = read_model(l, doc, wok_json_get(doc, root, "model"));
     if (status == WOK_OK) status = read_normalizer(l, doc, wok_json_get(doc, root, "normalizer"));
     if (status == WOK_OK)
-        status =
-            want_type(l, doc, wok_json_get(doc, root, "pre_tokenizer"), "pre_tokenizer", "BertPreTokenizer");
+        status = want_type(l, doc, wok_json_get(doc, root, "pre_tokenizer"), "pre_tokenizer", "BertPreTokenizer");
     if (status == WOK_OK) status = read_post_processor(l, doc, wok_json_get(doc, root, "post_processor"));
-    for (wok_json_at item = wok_json_first(doc, added); item >= 0 && status == WOK_OK;
-         item = wok_json_next(doc, item))
+    for (wok_json_at item = wok_json_first(doc, added); item >= 0 && status == WOK_OK; item = wok_json_next(doc, item))
         status = read_added(l, doc, item);
     return status;
 }
@@ -272,8 +255,7 @@ static wok_status read_vocab(struct load *l, const char *text, size_t bytes) {
 /* ---- tokenizer_config.json, special_tokens_map.json ----------------------------------------------------------------------- */
 
 /* "cls_token": "[CLS]" or {"content": "[CLS]", ...} in either file. */
-static const char *special_name(const struct load *l, const char *role, const char *standard,
-                                size_t *length) {
+static const char *special_name(const struct load *l, const char *role, const char *standard, size_t *length) {
     const wok_json *docs[] = {l->config, l->map};
     for (int i = 0; i < 2; i++) {
         wok_json_at at = wok_json_get(docs[i], wok_json_root(docs[i]), role);
@@ -290,8 +272,8 @@ static bool is_bert_class(const struct load *l) {
     static const char *const known[] = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer",
                                         "MobileBertTokenizer"};
     size_t length;
-    const char *name = wok_json_string(
-        l->config, wok_json_get(l->config, wok_json_root(l->config), "tokenizer_class"), &length);
+    const char *name =
+        wok_json_string(l->config, wok_json_get(l->config, wok_json_root(l->config), "tokenizer_class"), &length);
     if (!name) return true;
     if (length > 4 && !strcmp(name + length - 4, "Fast")) length -= 4;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -306,8 +288,7 @@ static void apply_config(struct load *l) {
     bool strip = false;
     if (is_bert_class(l)) {
         wok_json_bool(doc, wok_json_get(doc, root, "do_lower_case"), &l->t->rules.lowercase);
-        wok_json_bool(doc, wok_json_get(doc, root, "tokenize_chinese_chars"),
-                      &l->t->rules.handle_chinese_chars);
+        wok_json_bool(doc, wok_json_get(doc, root, "tokenize_chinese_chars"), &l->t->rules.handle_chinese_chars);
         if (wok_json_bool(doc, accents, &strip))
             l->strip = strip ? WOK_ON : WOK_OFF;
         else if (wok_json_kind_of(doc, accents) == WOK_JSON_NULL)
@@ -484,11 +465,9 @@ static wok_status frame_from_names(struct load *l) {
     size_t cls_length, sep_length;
     const char *cls = special_name(l, "cls_token", "[CLS]", &cls_length);
     const char *sep = special_name(l, "sep_token", "[SEP]", &sep_length);
-    int32_t cls_id = wok_tokenizer_id(l->t, cls, cls_length),
-            sep_id = wok_tokenizer_id(l->t, sep, sep_length);
+    int32_t cls_id = wok_tokenizer_id(l->t, cls, cls_length), sep_id = wok_tokenizer_id(l->t, sep, sep_length);
     if (cls_id < 0 || sep_id < 0)
-        return wok_ctx_fail(l->ctx, WOK_ERR_FORMAT, "%s: the vocabulary has no %.60s", l->what,
-                            cls_id < 0 ? cls : sep);
+        return wok_ctx_fail(l->ctx, WOK_ERR_FORMAT, "%s: the vocabulary has no %.60s", l->what, cls_id < 0 ? cls : sep);
     frame_bert(l->t, cls_id, sep_id);
     return WOK_OK;
 }
@@ -518,8 +497,7 @@ static wok_status finish(struct load *l, bool bare) {
     }
     t->inner = node_of(&t->pieces, l->prefix, l->prefix_length);
     t->unknown = find(&t->pieces, l->unk, l->unk_length);
-    if (t->unknown < 0)
-        return wok_ctx_fail(l->ctx, WOK_ERR_FORMAT, "%s: the vocabulary has no %.60s", l->what, l->unk);
+    if (t->unknown < 0) return wok_ctx_fail(l->ctx, WOK_ERR_FORMAT, "%s: the vocabulary has no %.60s", l->what, l->unk);
     const char *pad = special_name(l, "pad_token", "[PAD]", &length);
     t->pad = wok_tokenizer_id(t, pad, length);
     if (t->pad < 0) t->pad = 0;
@@ -532,8 +510,8 @@ static wok_status finish(struct load *l, bool bare) {
 
 enum source { FROM_JSON, FROM_VOCAB };
 
-static wok_status load_text(struct load *l, enum source source, bool in_folder, const char *text,
-                            size_t bytes, const wok_tokenizer_options *options) {
+static wok_status load_text(struct load *l, enum source source, bool in_folder, const char *text, size_t bytes,
+                            const wok_tokenizer_options *options) {
     wok_tokenizer_options o;
     wok_json *doc = NULL;
     if (!wok_take_options(&o, sizeof o, options))
@@ -542,8 +520,7 @@ static wok_status load_text(struct load *l, enum source source, bool in_folder, 
     if (!l->t) return WOK_ERR_MEMORY;
     *l->t = (wok_tokenizer){.ctx = l->ctx};
     wok_status status = source == FROM_JSON ? wok_json_parse(l->ctx, text, bytes, l->what, &doc) : WOK_OK;
-    if (status == WOK_OK)
-        status = source == FROM_JSON ? read_tokenizer_json(l, doc) : read_vocab(l, text, bytes);
+    if (status == WOK_OK) status = source == FROM_JSON ? read_tokenizer_json(l, doc) : read_vocab(l, text, bytes);
     if (status == WOK_OK && source == FROM_VOCAB && in_folder) {
         size_t length;
         const char *unk = special_name(l, "unk_token", "[UNK]", &length);
@@ -562,16 +539,16 @@ static wok_status load_text(struct load *l, enum source source, bool in_folder, 
     return status;
 }
 
-wok_status wok_tokenizer_from_json(wok_ctx *ctx, const char *json, size_t bytes,
-                                   const wok_tokenizer_options *options, wok_tokenizer **tokenizer) {
+wok_status wok_tokenizer_from_json(wok_ctx *ctx, const char *json, size_t bytes, const wok_tokenizer_options *options,
+                                   wok_tokenizer **tokenizer) {
     struct load l = {.ctx = ctx, .what = "tokenizer.json"};
     wok_status status = load_text(&l, FROM_JSON, false, json, bytes, options);
     *tokenizer = l.t;
     return status;
 }
 
-wok_status wok_tokenizer_from_vocab(wok_ctx *ctx, const char *lines, size_t bytes,
-                                    const wok_tokenizer_options *options, wok_tokenizer **tokenizer) {
+wok_status wok_tokenizer_from_vocab(wok_ctx *ctx, const char *lines, size_t bytes, const wok_tokenizer_options *options,
+                                    wok_tokenizer **tokenizer) {
     struct load l = {.ctx = ctx, .what = "vocab.txt"};
     wok_status status = load_text(&l, FROM_VOCAB, false, lines, bytes, options);
     *tokenizer = l.t;

@@ -47,8 +47,7 @@ static void split(struct builder *b, struct range r) {
         start[c + 1] += start[c];
         if (members > 0) add_child(b, (uint8_t)c, (struct range){start[c], start[c + 1], r.depth + 1});
     }
-    for (uint32_t i = r.low; i < r.high; i++)
-        b->sorted[start[(uint8_t)b->keys[i].text[r.depth]]++] = b->keys[i];
+    for (uint32_t i = r.low; i < r.high; i++) b->sorted[start[(uint8_t)b->keys[i].text[r.depth]]++] = b->keys[i];
     memcpy(b->keys + r.low, b->sorted + r.low, (r.high - r.low) * sizeof *b->keys);
 }
 
@@ -71,16 +70,14 @@ static void build(struct builder *b, uint32_t count) {
     memset(trie->labels + trie->count, 0, 8);
     trie->nodes[0].value = -1; /* the empty key matches nothing */
     memset(trie->root, 0, sizeof trie->root);
-    for (uint32_t child = 1; child <= trie->nodes[0].children; child++)
-        trie->root[trie->labels[child]] = child;
+    for (uint32_t child = 1; child <= trie->nodes[0].children; child++) trie->root[trie->labels[child]] = child;
 }
 
 wok_status wok_trie_build(wok_ctx *ctx, struct wok_trie *trie, struct wok_trie_key *keys, size_t count) {
     uint64_t room = 1;
     for (size_t i = 0; i < count; i++) room += keys[i].length;
     if (room > WOK_TRIE_ROOM - 8)
-        return wok_ctx_fail(ctx, WOK_ERR_LIMIT, "a vocabulary of more than %u bytes",
-                            (unsigned)WOK_TRIE_ROOM);
+        return wok_ctx_fail(ctx, WOK_ERR_LIMIT, "a vocabulary of more than %u bytes", (unsigned)WOK_TRIE_ROOM);
     *trie = (struct wok_trie){.room = (uint32_t)room + 8};
     trie->nodes = wok_ctx_alloc(ctx, (size_t)trie->room * sizeof *trie->nodes);
     trie->labels = wok_ctx_alloc(ctx, trie->room);

@@ -55,8 +55,8 @@ static inline uint32_t wok_trie_step(const struct wok_trie *trie, uint32_t node,
 }
 
 /* Value of the longest key that, behind what led to `node`, begins the text; -1 if none. *used: bytes it takes. */
-static inline int32_t wok_trie_longest(const struct wok_trie *trie, uint32_t node, const char *text,
-                                       size_t length, size_t *used) {
+static inline int32_t wok_trie_longest(const struct wok_trie *trie, uint32_t node, const char *text, size_t length,
+                                       size_t *used) {
     int32_t found = -1;
     for (size_t i = 0; i < length; i++) {
         node = wok_trie_step(trie, node, (uint8_t)text[i]);

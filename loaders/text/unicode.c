@@ -38,8 +38,8 @@ static const struct peer_class *peer_find(int32_t c) {
 
 bool wok_char_is_space(int32_t c) {
     if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
-    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
-           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 wok_char_class wok_char_classify(int32_t c) {
@@ -50,9 +50,7 @@ wok_char_class wok_char_classify(int32_t c) {
                                                                                           : WOK_CHAR_PUNCT;
     const struct peer_class *peer = c < 0x80 ? NULL : peer_find(c);
     if (peer)
-        return peer->kind == PEER_MARK    ? WOK_CHAR_MARK
-               : peer->kind == PEER_PUNCT ? WOK_CHAR_PUNCT
-                                          : WOK_CHAR_OTHER;
+        return peer->kind == PEER_MARK ? WOK_CHAR_MARK : peer->kind == PEER_PUNCT ? WOK_CHAR_PUNCT : WOK_CHAR_OTHER;
     switch (utf8proc_get_property(c)->category) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
@@ -76,8 +74,8 @@ wok_char_class wok_char_classify(int32_t c) {
 bool wok_char_is_cjk(int32_t c) {
     /* U+2B820..U+2B91F, the head of extension E, is missing in the peer. */
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0xf900 && c <= 0xfaff) ||
-           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b81f) ||
-           (c >= 0x2b920 && c <= 0x2ceaf) || (c >= 0x2f800 && c <= 0x2fa1f);
+           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+           (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
 bool wok_char_is_word(int32_t c) {
@@ -106,8 +104,7 @@ int wok_char_decompose(int32_t c, int32_t out[WOK_MAX_DECOMPOSITION]) {
     if (c < 0xc0) return 1;
     if (c >= 0x10000 && peer_has(peer_whole, COUNT(peer_whole), c)) return 1;
     int boundary = 0;
-    utf8proc_ssize_t n =
-        utf8proc_decompose_char(c, out, WOK_MAX_DECOMPOSITION, UTF8PROC_DECOMPOSE, &boundary);
+    utf8proc_ssize_t n = utf8proc_decompose_char(c, out, WOK_MAX_DECOMPOSITION, UTF8PROC_DECOMPOSE, &boundary);
     if (n >= 1 && n <= WOK_MAX_DECOMPOSITION) return (int)n;
     out[0] = c;
     return 1;

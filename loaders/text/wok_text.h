@@ -86,13 +86,13 @@ typedef enum wok_truncation {
 } wok_truncation;
 
 typedef struct wok_encode_options {
-    size_t size;            /* sizeof(wok_encode_options); zero means the default everywhere */
-    bool no_special_tokens; /* leave out [CLS] and [SEP] */
-    bool specials_are_text; /* "[SEP]" in the text is four words, not the token: for text of unknown origin.
+    size_t size;               /* sizeof(wok_encode_options); zero means the default everywhere */
+    bool no_special_tokens;    /* leave out [CLS] and [SEP] */
+    bool specials_are_text;    /* "[SEP]" in the text is four words, not the token: for text of unknown origin.
                                   Default: the token, as tokenizer.json's added_tokens say and Hugging Face does.
                                   Added tokens that are not special stay recognised. */
-    bool offsets;           /* record where every token stands in the text */
-    int32_t max_length;     /* tokens at most, special ones included; 0: no limit */
+    bool offsets;              /* record where every token stands in the text */
+    int32_t max_length;        /* tokens at most, special ones included; 0: no limit */
     wok_truncation truncation; /* how max_length is kept: tokens are taken off the end */
     int32_t pad_length;        /* pad at the end to this many tokens; 0: do not */
     int32_t pad_multiple;      /* pad at the end to a multiple of this; 0: do not */
