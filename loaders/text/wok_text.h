@@ -98,7 +98,8 @@ typedef struct wok_encode_options {
     int32_t pad_multiple;      /* pad at the end to a multiple of this; 0: do not */
 } wok_encode_options;
 
-/* Bytes [begin, end) of the token's text. */
+/* Bytes [begin, end) of the token's text. Where NFD has to reorder combining characters, spans follow the characters
+ * (Hugging Face's follow places, so that a span may cover a neighbour there). */
 typedef struct wok_text_span {
     uint32_t begin, end;
 } wok_text_span;
