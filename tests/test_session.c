@@ -773,46 +773,54 @@ Test(threads, b62_fork_before_after_and_while_running, .timeout = 120) {
 
 /* ---- denormals ------------------------------------------------------------------------------------------------------------------------ */
 
-static double best_run(wok_session *s, const float *x, int64_t batch) {
-    double best = 1e9;
-    for (int i = 0; i < 30; i++) {
-        struct timespec a, b;
-        clock_gettime(CLOCK_MONOTONIC, &a);
-        wok_session_set_input(s, 0, WOK_F32, (int64_t[]){batch, 64}, 2, x, (size_t)batch * 256);
-        cr_assert(wok_session_run(s) == WOK_OK);
-        clock_gettime(CLOCK_MONOTONIC, &b);
-        double t = (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
-        if (t < best) best = t;
-    }
-    return best;
+static double seconds_of_a_run(wok_session *s) {
+    struct timespec a, b;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    cr_assert(wok_session_run(s) == WOK_OK, "%s", wok_session_error(s));
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    return (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
 }
 
-Test(session, b60_denormals_cost_nothing_and_the_callers_state_is_restored) {
-    static float weights[2][64 * 64], x[2][32 * 64];
-    double seconds[2];
+/* Twenty products with a matrix whose every tenth weight is `tiny`. */
+static wok_session *stack(wok_ctx *ctx, float tiny, wok_model **model) {
+    static float weights[64 * 64];
+    wok_model *m = NULL;
+    wok_session *s = NULL;
+    support_random(weights, 64 * 64, 3);
+    for (int i = 0; i < 64 * 64; i += 10) weights[i] = tiny;
+    cr_assert(wok_model_new(ctx, "test", &m) == WOK_OK);
+    wok_model_set_opset(m, "", 17);
+    wok_value y = wok_graph_input(m, "x", WOK_F32, 2, (int64_t[]){-1, 64}, NULL);
+    wok_value w = wok_graph_constant(m, "w", WOK_F32, 2, (int64_t[]){64, 64}, weights, sizeof weights, WOK_DATA_COPY);
+    for (int i = 0; i < 20; i++) y = wok_graph_op(m, "MatMul", "", NULL, (wok_value[]){y, w}, 2, NULL);
+    wok_graph_output(m, y);
+    cr_assert(wok_model_finish(m, NULL) == WOK_OK && wok_session_create(m, NULL, &s) == WOK_OK, "%s", wok_ctx_error(ctx));
+    *model = m;
+    return s;
+}
+
+Test(session, b60_denormals_cost_nothing_and_the_callers_state_is_restored, .timeout = 120) {
+    static float zeros[32 * 64], tinies[32 * 64];
     wok_ctx *ctx = support_ctx(2, NULL);
-    for (int tiny = 0; tiny < 2; tiny++) {
-        support_random(weights[tiny], 64 * 64, 3);
-        for (int i = 0; i < 64 * 64; i += 10) weights[tiny][i] = tiny ? 1e-41f : 0;
-        for (int i = 0; i < 32 * 64; i++) x[tiny][i] = tiny ? 1e-38f : 0;
-        wok_model *m = NULL;
-        wok_session *s = NULL;
-        cr_assert(wok_model_new(ctx, "test", &m) == WOK_OK);
-        wok_model_set_opset(m, "", 17);
-        wok_value y = wok_graph_input(m, "x", WOK_F32, 2, (int64_t[]){-1, 64}, NULL);
-        wok_value w = wok_graph_constant(m, "w", WOK_F32, 2, (int64_t[]){64, 64}, weights[tiny], sizeof weights[0], WOK_DATA_COPY);
-        for (int i = 0; i < 20; i++) y = wok_graph_op(m, "MatMul", "", NULL, (wok_value[]){y, w}, 2, NULL);
-        wok_graph_output(m, y);
-        cr_assert(wok_model_finish(m, NULL) == WOK_OK && wok_session_create(m, NULL, &s) == WOK_OK, "%s", wok_ctx_error(ctx));
-        seconds[tiny] = best_run(s, x[tiny], 32);
-        const float *out = wok_session_output(s, 0)->data;
-        for (int i = 0; i < 32 * 64; i++) cr_assert(out[i] == 0 || fabsf(out[i]) >= FLT_MIN, "no denormal comes out");
-        wok_session_free(&s);
-        wok_model_free(&m);
+    wok_model *models[2];
+    wok_session *plain = stack(ctx, 0, &models[0]), *tiny = stack(ctx, 1e-41f, &models[1]);
+    for (int i = 0; i < 32 * 64; i++) tinies[i] = 1e-38f;
+    cr_assert(wok_session_set_input(plain, 0, WOK_F32, (int64_t[]){32, 64}, 2, zeros, sizeof zeros) == WOK_OK);
+    cr_assert(wok_session_set_input(tiny, 0, WOK_F32, (int64_t[]){32, 64}, 2, tinies, sizeof tinies) == WOK_OK);
+    double best[2] = {1e9, 1e9};
+    /* Best of many, in turns; again where the machine is busy. */
+    for (int i = 0; i < 2000 && (i < 50 || best[1] > 1.2 * best[0]); i++) {
+        best[0] = fmin(best[0], seconds_of_a_run(plain));
+        best[1] = fmin(best[1], seconds_of_a_run(tiny));
     }
+    cr_assert(best[1] <= 1.2 * best[0], "%g s with denormals, %g s with zeros", best[1], best[0]);
+    const float *out = wok_session_output(tiny, 0)->data;
+    for (int i = 0; i < 32 * 64; i++) cr_assert(out[i] == 0 || fabsf(out[i]) >= FLT_MIN, "no denormal comes out");
     volatile float smallest = FLT_MIN;
     cr_assert(smallest / 2 > 0, "denormals work again after a run");
-    cr_assert(seconds[1] < 2 * seconds[0], "%g s with denormals, %g s with zeros", seconds[1], seconds[0]);
+    wok_session_free(&plain);
+    wok_session_free(&tiny);
+    for (int i = 0; i < 2; i++) wok_model_free(&models[i]);
     wok_ctx_free(&ctx);
 }
 
