@@ -128,7 +128,9 @@ def encoders():
 def main():
     pictures()
     try:
-        subprocess.run(["sh", SHARED + "/models/fetch.sh", DIR], check=True, stdout=subprocess.DEVNULL)
+        path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # a python3 that has numpy
+        subprocess.run(["sh", SHARED + "/models/fetch.sh", DIR], check=True, stdout=subprocess.DEVNULL,
+                       env=dict(os.environ, PATH=path))
     except subprocess.CalledProcessError:
         print("the fetched models could not be had", flush=True)
         sys.exit(1 if os.environ.get("CI") == "true" or wrong else 0)
