@@ -12,7 +12,7 @@ typedef struct bench_entry {
     const char *name;
     void (*fn)(void *arg);
     void *arg;
-    double best, median; /* seconds a call, filled by bench_contest */
+    double best, median; /* seconds a call, filled by bench_contest; best is the 2nd percentile */
 } bench_entry;
 
 /* Runs the entries in turn for about `seconds` altogether. A call that is shorter than the clock can resolve is repeated. */

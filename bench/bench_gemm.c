@@ -86,6 +86,9 @@ static void bench_shape(const shape *s, wok_isa_set isa, const wok_parallel *par
     free(c);
 }
 
+/* Present where OpenBLAS is linked: its threads are not counted by the clock of this thread. */
+void openblas_set_num_threads(int threads) __attribute__((weak));
+
 int main(int argc, char **argv) {
     int threads = 1, given = 0;
     double seconds = 0.6;
@@ -96,6 +99,7 @@ int main(int argc, char **argv) {
         if (strcmp(argv[i], "--gelu") == 0) gelu = atoi(argv[i + 1]) != 0;
         if (strcmp(argv[i], "--seconds") == 0) seconds = atof(argv[i + 1]);
     }
+    if (openblas_set_num_threads) openblas_set_num_threads(threads);
     wok_parallel *pool = threads > 1 ? bench_pool_create(threads) : NULL;
     printf("%s, %d thread(s)\n", wok_cpu()->brand, threads);
     for (int i = 1; i < argc; i++) {

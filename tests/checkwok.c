@@ -349,8 +349,12 @@ static void check_family(check *c, wok_family family) {
     }
 }
 
+/* Present where OpenBLAS is linked: its threads are not counted by the clock of this thread. */
+void openblas_set_num_threads(int threads) __attribute__((weak));
+
 static void bench_family(check *c, wok_family family) {
     int count;
+    if (openblas_set_num_threads) openblas_set_num_threads(1);
     const wok_kernel *const *list = wok_kernel_list(family, &count);
     check_bench_reset();
     for (int round = 0; round < BENCH_ROUNDS; round++)
