@@ -116,10 +116,23 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static int run_all(wok_session *session, const run_options *o, double *times) {
+/* The library says where it stumbled over too long a sequence; people want to know how long it may be. */
+static int run_error(const cmd_model *m, const wok_tensor *tensors) {
+    const char *error = wok_session_error(m->session);
+    int64_t longest = cmd_model_positions(m->model);
+    for (int i = 0; longest > 0 && i < wok_model_input_count(m->model); i++) {
+        const wok_tensor *t = &tensors[i];
+        if (t->size && t->rank == 2 && (t->dtype == WOK_I64 || t->dtype == WOK_I32) && t->dims[1] > longest)
+            return cmd_error("input '%s' is a sequence of %lld, but the model has positions for %lld: %s",
+                             wok_model_input(m->model, i)->name, (long long)t->dims[1], (long long)longest, error);
+    }
+    return cmd_error("%s", error);
+}
+
+static int run_all(const cmd_model *m, const wok_tensor *tensors, const run_options *o, double *times) {
     for (int i = -o->warmup; i < o->repeat; i++) {
         double start = cmd_now_ms();
-        if (wok_session_run(session) != WOK_OK) return cmd_error("%s", wok_session_error(session));
+        if (wok_session_run(m->session) != WOK_OK) return run_error(m, tensors);
         if (i >= 0) times[i] = cmd_now_ms() - start;
         if (o->repeat > 1) cmd_progress("running", i + o->warmup + 1, o->repeat + o->warmup);
     }
@@ -200,7 +213,7 @@ static int execute(const char *path, run_options *o) {
         status = tensors ? set_inputs(&m, &o->inputs, tensors) : cmd_error("out of memory");
     }
     double load_ms = cmd_now_ms() - start;
-    if (!status) status = run_all(m.session, o, times);
+    if (!status) status = run_all(&m, tensors, o, times);
     if (!status && o->out) status = write_outputs(&m, o->out);
     if (!status && o->profile) print_profile(m.session);
     if (!status && o->json) status = report_json(&m, o, times, load_ms);

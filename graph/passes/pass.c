@@ -329,6 +329,14 @@ void wok_pass_kill(wok_pass_ctx *ctx, wok_ir_node *node) {
     ctx->changed++;
 }
 
+/* Rewrites overlap (two nodes may both come of one that was shared): every origin is named once. */
+static int add_name(const char **names, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], name)) return count;
+    names[count] = name;
+    return count + 1;
+}
+
 void wok_pass_origin(wok_pass_ctx *ctx, wok_node to, const wok_node *from, int count) {
     wok_graph *g = ctx->graph;
     if (to < 0) return;
@@ -341,12 +349,12 @@ void wok_pass_origin(wok_pass_ctx *ctx, wok_node to, const wok_node *from, int c
         return;
     }
     int n = 0;
-    for (int i = 0; i < g->nodes[to].from_count; i++) names[n++] = g->nodes[to].from[i];
+    for (int i = 0; i < g->nodes[to].from_count; i++) n = add_name(names, n, g->nodes[to].from[i]);
     for (int i = 0; i < count; i++) {
         if (from[i] < 0) continue;
         const wok_ir_node *node = &g->nodes[from[i]];
-        if (!node->from_count) names[n++] = node->name;
-        for (int j = 0; j < node->from_count; j++) names[n++] = node->from[j];
+        if (!node->from_count) n = add_name(names, n, node->name);
+        for (int j = 0; j < node->from_count; j++) n = add_name(names, n, node->from[j]);
     }
     g->nodes[to].from = names;
     g->nodes[to].from_count = n;
