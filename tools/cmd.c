@@ -293,7 +293,8 @@ void cmd_remove_dirs(const char *path, size_t existing) {
 
 int64_t cmd_read_line(FILE *file, char **line, size_t *capacity) {
     ssize_t length = getline(line, capacity, file);
+    if (length < 0) return ferror(file) || !feof(file) ? -2 : -1;
     if (length > 0 && (*line)[length - 1] == '\n') length--;
-    if (length >= 0) (*line)[length] = 0;
+    (*line)[length] = 0;
     return length;
 }

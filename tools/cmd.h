@@ -80,7 +80,8 @@ const char *cmd_shape_text(const int64_t *dims, int rank, char *buffer, size_t s
 int cmd_make_dirs(const char *path, size_t *existing);
 /* Removes the empty folders that cmd_make_dirs made. */
 void cmd_remove_dirs(const char *path, size_t existing);
-/* Reads a line of any length (with its zero bytes); the newline is dropped. -1 at the end. */
+/* Reads a line of any length (with its zero bytes); the newline is dropped. -1 at the end, -2 where it cannot be read
+ * (errno says why). */
 int64_t cmd_read_line(FILE *file, char **line, size_t *capacity);
 
 /* ---- JSON ----------------------------------------------------------------------------------------------------------- */

@@ -138,7 +138,7 @@ int cmd_classify(int argc, char **argv) {
     job.by_line = path != NULL;
     if (!status)
         status = !job.arch && reads_text(job.model) ? classify_texts(&job, &lines) : classify_images(&job, &lines);
-    cmd_lines_close(&lines);
+    status = cmd_lines_close(&lines, status);
     cmd_list_free(&list);
     return status;
 }

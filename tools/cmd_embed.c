@@ -149,7 +149,7 @@ int cmd_embed(int argc, char **argv) {
     if (!status) status = open_pipeline(list.items[0], threads, batch, &e);
     if (!status) status = path ? embed_lines(&e, &lines, as_json) : embed_texts(&e, &lines, &list, as_json);
     if (!status && fflush(stdout) != 0) status = cmd_error("stdout cannot be written");
-    cmd_lines_close(&lines);
+    status = cmd_lines_close(&lines, status);
     wok_text_free(&e.pipeline);
     wok_ctx_free(&e.ctx);
     free(e.vectors);

@@ -27,6 +27,7 @@ bool cmd_lines_next(cmd_lines *l) {
             l->lengths[i] = strlen(l->lines[i]);
         } else {
             int64_t length = cmd_read_line(l->file, &l->lines[i], &l->capacities[i]);
+            if (length == -2) l->error = errno ? errno : EIO;
             if (length < 0) break;
             l->lengths[i] = (size_t)length;
         }
@@ -34,8 +35,10 @@ bool cmd_lines_next(cmd_lines *l) {
     return l->count > 0;
 }
 
-void cmd_lines_close(cmd_lines *l) {
+int cmd_lines_close(cmd_lines *l, int status) {
+    if (!status && l->error) status = cmd_error("the lines cannot be read: %s", strerror(l->error));
     if (!l->texts)
         for (int i = 0; i < CMD_PORTION; i++) free(l->lines[i]);
     if (l->file && l->file != stdin) fclose(l->file);
+    return status;
 }

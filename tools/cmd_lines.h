@@ -13,7 +13,7 @@ typedef struct cmd_lines {
     int64_t done;
     char *lines[CMD_PORTION]; /* the portion at hand; not terminated where a line holds zero bytes */
     size_t lengths[CMD_PORTION], capacities[CMD_PORTION];
-    int count;
+    int count, error; /* texts in the portion; the errno of a failed read */
 } cmd_lines;
 
 /* texts (from index `first`) or the lines of `path` ("-": stdin), of which exactly one must be given. 0, or a status
@@ -21,6 +21,7 @@ typedef struct cmd_lines {
 int cmd_lines_open(const char *command, const cmd_list *texts, int first, const char *path, cmd_lines *lines);
 /* The next portion; false at the end. */
 bool cmd_lines_next(cmd_lines *lines);
-void cmd_lines_close(cmd_lines *lines);
+/* Returns status, or what a failed read makes of status 0 after a message. */
+int cmd_lines_close(cmd_lines *lines, int status);
 
 #endif

@@ -4,6 +4,7 @@
 #if WOK_HAVE_TEXT
 #include "wok_text.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +62,7 @@ static int tokenize_lines(struct tokenize *t) {
     char *line = NULL;
     size_t capacity = 0;
     int status = 0;
-    int64_t length, number = 0;
+    int64_t length = 0, number = 0;
     while (!status && (length = cmd_read_line(stdin, &line, &capacity)) >= 0) {
         number++;
         wok_status got = is_blank(line, length)
@@ -72,6 +73,7 @@ static int tokenize_lines(struct tokenize *t) {
         else if (!put_encoding(t->encoding, stdout))
             status = cmd_error("stdout cannot be written");
     }
+    if (!status && length == -2) status = cmd_error("stdin cannot be read: %s", strerror(errno));
     free(line);
     return status;
 }
