@@ -1,5 +1,6 @@
 /* test_session.c - sessions as their users meet them: inputs, runs, many threads, fork, memory, failing allocations. */
 #define _GNU_SOURCE
+#include "pool.h"
 #include "session.h"
 #include "support.h"
 #include "wok_npy.h"
@@ -526,6 +527,28 @@ Test(memory, b59_the_limit_is_an_error_and_not_the_end) {
     wok_ctx_free(&ctx);
 }
 
+/* Node by node, every tensor in memory of its own, gives the same bits as the plan that shares it. */
+static void compare_with_eager(wok_session *s) {
+    wok_type types[8] = {{0}};
+    void *bound[8] = {NULL};
+    size_t sizes[8] = {0};
+    wok_eager eager = {0};
+    for (int i = 0; i < wok_model_input_count(s->model); i++) {
+        const wok_session_input *in = &s->inputs[i];
+        types[i] = (wok_type){.dtype = in->dtype, .rank = in->rank, .data = in->data, .bytes = in->bytes};
+        memcpy(types[i].dims, in->dims, sizeof in->dims);
+    }
+    wok_fp_state fp = wok_fp_enter();
+    cr_assert(wok_eager_run(s->program, types, bound, sizes, &eager) == WOK_OK, "%s", wok_ctx_error(s->ctx));
+    wok_fp_leave(fp);
+    for (int i = 0; i < wok_session_output_count(s); i++) {
+        const wok_tensor *a = wok_session_output(s, i), *b = &eager.outputs[i];
+        cr_assert(a->bytes == b->bytes && a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * 8) == 0);
+        cr_assert(memcmp(a->data, b->data, a->bytes) == 0);
+    }
+    wok_eager_clear(s->ctx, &eager);
+}
+
 /* Real models, from every exporter: once their shape is planned, no run allocates. */
 static void run_fixture(const char *folder, const char *file, int *count) {
     char path[4096];
@@ -545,6 +568,7 @@ static void run_fixture(const char *folder, const char *file, int *count) {
     }
     cr_assert(wok_session_run(s) == WOK_OK, "%s", wok_session_error(s));
     cr_assert(!s->plan->eager, "%s/%s has sizes that depend on data", folder, file);
+    compare_with_eager(s);
     heap.fail_at = heap.calls + 1;
     heap.lasting = true;
     for (int i = 0; i < 3; i++) cr_assert(wok_session_run(s) == WOK_OK, "%s/%s: %s", folder, file, wok_session_error(s));
