@@ -75,6 +75,22 @@ static void *take(wok_arena *arena, size_t bytes, size_t align, bool zero) {
 void *wok_arena_alloc(wok_arena *arena, size_t bytes) { return take(arena, bytes, ALIGN, true); }
 void *wok_arena_small(wok_arena *arena, size_t bytes) { return take(arena, bytes, 8, true); }
 
+void *wok_arena_raw(wok_arena *arena, size_t bytes) { return take(arena, bytes, ALIGN, false); }
+
+void wok_arena_reset(wok_arena *arena) {
+    chunk *largest = NULL;
+    for (chunk *c = arena->chunks; c; c = c->next)
+        if (!largest || c->bytes > largest->bytes) largest = c;
+    for (chunk *c = arena->chunks, *next; c; c = next) {
+        next = c->next;
+        if (c == largest) continue;
+        arena->bytes -= c->bytes;
+        wok_ctx_release(arena->ctx, c, c->bytes);
+    }
+    arena->chunks = largest;
+    if (largest) *largest = (chunk){.bytes = largest->bytes, .used = HEADER};
+}
+
 void wok_arena_drop(wok_arena *arena, const void *ptr) {
     for (chunk **link = &arena->chunks; *link; link = &(*link)->next) {
         chunk *c = *link;

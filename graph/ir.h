@@ -22,6 +22,10 @@ void wok_arena_free(wok_arena *arena);
 void *wok_arena_alloc(wok_arena *arena, size_t bytes);
 /* The same, aligned to 8: for things that come by the thousand. */
 void *wok_arena_small(wok_arena *arena, size_t bytes);
+/* As wok_arena_alloc, with any contents. */
+void *wok_arena_raw(wok_arena *arena, size_t bytes);
+/* Forgets all allocations; the largest chunk is kept for the next ones. */
+void wok_arena_reset(wok_arena *arena);
 /* Gives a large allocation back at once; does nothing for a small one, or for what is not the arena's. */
 void wok_arena_drop(wok_arena *arena, const void *ptr);
 char *wok_arena_strdup(wok_arena *arena, const char *text);

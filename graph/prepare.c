@@ -47,7 +47,7 @@ const float *wok_prepare_f32(wok_prepare *prepare, int input) {
     }
     if (type->dtype == WOK_F32 && (uintptr_t)type->data % sizeof(float) == 0) return type->data;
     int64_t count = wok_count(type->dims, type->rank);
-    float *copy = wok_arena_alloc(prepare->work->scratch, (size_t)(count > 0 ? count : 1) * sizeof *copy);
+    float *copy = wok_arena_raw(prepare->work->scratch, (size_t)(count > 0 ? count : 1) * sizeof *copy);
     if (!copy) return NULL;
     if (wok_convert_f32(type->dtype, type->data, count, copy)) return copy;
     wok_ctx_fail(prepare->ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s): input %d is %s, not floating point", name,
@@ -134,19 +134,17 @@ static wok_status choose(const wok_backend *backend, wok_prepare *prepare, wok_c
 }
 
 wok_status wok_choose(const wok_backend *backend, wok_graph *graph, const wok_ir_node *node, const wok_type *const *in,
-                      const wok_type *const *out, wok_arena *packed, wok_arena *texts, wok_choice *choice) {
+                      const wok_type *const *out, wok_arena *packed, wok_arena *texts, wok_arena *scratch,
+                      wok_choice *choice) {
     wok_ctx *ctx = graph->ctx;
     if (node->in_count > WOK_MAX_IN || node->out_count > WOK_MAX_OUT)
         return wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s) has too many inputs or outputs", node->name,
                             node->op_type);
-    struct wok_preparing work = {.packed = packed, .texts = texts, .scratch = wok_arena_new(ctx)};
-    if (!work.scratch) return wok_ctx_last(ctx);
+    struct wok_preparing work = {.packed = packed, .texts = texts, .scratch = scratch};
     wok_prepare prepare = {.ctx = ctx, .graph = graph, .node = node, .isa = ctx->isa, .work = &work};
     for (int i = 0; i < node->in_count; i++) prepare.in[i] = in[i];
     for (int i = 0; i < node->out_count; i++) prepare.out[i] = out[i];
-    wok_status status = choose(backend, &prepare, choice);
-    wok_arena_free(work.scratch);
-    return status;
+    return choose(backend, &prepare, choice);
 }
 
 /* ---- running one node ------------------------------------------------------------------------------------------------------ */
@@ -233,7 +231,7 @@ static wok_status eval_node(wok_graph *graph, const wok_ir_node *node, eval *e, 
     wok_status status = wok_infer_node(graph, node, e->in, e->out_types);
     if (status == WOK_OK) status = make_outputs(graph, node, e, out, arena);
     if (status == WOK_OK)
-        status = wok_choose(&wok_backend_cpu, graph, node, e->in, e->out, scratch, scratch, &choice);
+        status = wok_choose(&wok_backend_cpu, graph, node, e->in, e->out, scratch, scratch, scratch, &choice);
     if (status == WOK_OK) status = wok_run_choice(graph->ctx, &choice, node, e->in_list, e->out_list);
     return status;
 }

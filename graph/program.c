@@ -126,7 +126,7 @@ static void release_packed(wok_program *p, const wok_ir_node *node, const wok_ch
     }
 }
 
-static wok_status choose_node(wok_program *p, wok_node n, int *uses) {
+static wok_status choose_node(wok_program *p, wok_node n, int *uses, wok_arena *scratch) {
     wok_graph *graph = p->graph;
     const wok_ir_node *node = &graph->nodes[n];
     const wok_type *in[WOK_MAX_IN], *out[WOK_MAX_OUT];
@@ -134,7 +134,8 @@ static wok_status choose_node(wok_program *p, wok_node n, int *uses) {
     for (int i = 0; i < node->out_count && i < WOK_MAX_OUT; i++)
         out[i] = node->out[i] < 0 ? NULL : &graph->values[node->out[i]].type;
     wok_choice *choice = &p->choices[n];
-    wok_status status = wok_choose(p->backend, graph, node, in, out, p->packed, p->arena, choice);
+    wok_status status = wok_choose(p->backend, graph, node, in, out, p->packed, p->arena, scratch, choice);
+    wok_arena_reset(scratch);
     if (status != WOK_OK) return status;
     p->packed_bytes += choice->packed_bytes;
     for (int i = 0; i < node->in_count && status == WOK_OK; i++) {
@@ -163,18 +164,22 @@ static void report_slow(const wok_program *p) {
 static wok_status choose_all(wok_program *p) {
     wok_graph *graph = p->graph;
     size_t bytes = (size_t)graph->value_count * sizeof(int);
-    int *uses = wok_ctx_alloc(p->ctx, bytes);
-    if (!uses) return wok_ctx_last(p->ctx);
-    memset(uses, 0, bytes);
+    wok_arena *scratch = wok_arena_new(p->ctx);
+    int *uses = scratch ? wok_ctx_alloc_zeroed(p->ctx, bytes) : NULL;
+    if (!uses) {
+        wok_arena_free(scratch);
+        return wok_ctx_last(p->ctx);
+    }
     for (int i = 0; i < graph->node_count; i++)
         for (int j = 0; j < graph->nodes[i].in_count; j++)
             if (graph->nodes[i].in[j] >= 0) uses[graph->nodes[i].in[j]]++;
     for (int i = 0; i < graph->output_count; i++) uses[graph->outputs[i]]++;
     wok_status status = WOK_OK;
-    for (int i = 0; i < graph->node_count && status == WOK_OK; i++) status = choose_node(p, i, uses);
+    for (int i = 0; i < graph->node_count && status == WOK_OK; i++) status = choose_node(p, i, uses, scratch);
     for (int i = 0; i < graph->output_count && status == WOK_OK; i++)
         if (p->is_constant[graph->outputs[i]]) status = keep_constant(p, graph->outputs[i], true);
     wok_ctx_release(p->ctx, uses, bytes);
+    wok_arena_free(scratch);
     wok_isa best = WOK_ISA_ref;
     for (int i = 0; i < graph->node_count; i++)
         if (status == WOK_OK && p->choices[i].kernel && p->choices[i].kernel->isa > best) best = p->choices[i].kernel->isa;

@@ -64,10 +64,12 @@ void wok_program_put(wok_program *program);
 
 /* ---- choosing and preparing implementations (prepare.c) ----------------------------------------------------------------- */
 
-/* Chooses an implementation and packs for it, into `packed`; texts of rejections go to `texts`. in/out: types, those of
- * constants with data. On failure the error names the node and says why each implementation does not fit. */
+/* Chooses an implementation and packs for it, into `packed`; texts of rejections go to `texts`; `scratch` may be reset
+ * when this returns. in/out: types, those of constants with data. On failure the error names the node and says why each
+ * implementation does not fit. */
 wok_status wok_choose(const wok_backend *backend, wok_graph *graph, const wok_ir_node *node, const wok_type *const *in,
-                      const wok_type *const *out, wok_arena *packed, wok_arena *texts, wok_choice *choice);
+                      const wok_type *const *out, wok_arena *packed, wok_arena *texts, wok_arena *scratch,
+                      wok_choice *choice);
 
 /* Runs a node with the chosen implementation. `out` has data (a view is copied); workspace comes from the ctx. */
 wok_status wok_run_choice(wok_ctx *ctx, const wok_choice *choice, const wok_ir_node *node, const wok_tensor *const *in,

@@ -128,6 +128,12 @@ Test(arena, aligned_zeroed_and_given_back) {
     wok_arena_drop(arena, large);
     cr_assert(with - wok_ctx_memory(ctx, NULL) >= 10 << 20);
     cr_assert(wok_arena_alloc(arena, SIZE_MAX - 100) == NULL);
+    memset(wok_arena_raw(arena, 3 << 20), 0xff, 3 << 20);
+    wok_arena_reset(arena);
+    with = wok_ctx_memory(ctx, NULL);
+    unsigned char *again = wok_arena_alloc(arena, 3 << 20);
+    for (size_t i = 0; i < 3 << 20; i++) cr_assert(again[i] == 0);
+    cr_assert(wok_ctx_memory(ctx, NULL) == with, "the largest chunk is used again");
     wok_arena_free(arena);
     cr_assert(wok_ctx_memory(ctx, NULL) == before);
     wok_ctx_free(&ctx);
