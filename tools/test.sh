@@ -15,6 +15,7 @@ step() { echo; echo "== $*"; }
 
 step "habits: include rule, names, long files"
 sh "$root/tools/check_habits.sh"
+python3 "$root/tools/docs_tables.py" --check
 
 build() { # build NAME COMPILER OPTIONS...
     name=$1 compiler=$2
