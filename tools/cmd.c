@@ -114,8 +114,8 @@ static void print_help(const char *command, const cmd_option *options, int count
     bool passes = false;
     for (size_t i = 0; i < sizeof usages / sizeof *usages; i++)
         if (!strcmp(usages[i].name, command))
-            printf("usage: wok %s%s%s [options]\n\n%s\n\noptions, in any order:\n", command, usages[i].usage[0] ? " " : "",
-                   usages[i].usage, usages[i].more);
+            printf("usage: wok %s%s%s [options]\n\n%s\n\noptions, in any order:\n", command,
+                   usages[i].usage[0] ? " " : "", usages[i].usage, usages[i].more);
     for (int i = 0; i < count; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", options[i].name, options[i].value ? " " : "",
@@ -125,6 +125,12 @@ static void print_help(const char *command, const cmd_option *options, int count
     }
     printf("  %-24s %s\n", "--help", "this text");
     if (passes) print_passes();
+}
+
+static const char *usage_of(const char *command) {
+    size_t i = 0;
+    while (strcmp(usages[i].name, command) != 0) i++;
+    return usages[i].usage;
 }
 
 static bool list_add(cmd_list *list, const char *item) {
@@ -198,16 +204,16 @@ bool cmd_parse(int argc, char **argv, const cmd_option *options, int option_coun
                 *(bool *)option->target = true;
             } else {
                 if (!value && i + 1 < argc) value = argv[++i];
-                *status = value ? store(command, option, value)
-                                : cmd_usage(command, "%s wants a value", option->name);
+                *status = value ? store(command, option, value) : cmd_usage(command, "%s wants a value", option->name);
             }
         }
         if (*status) break;
     }
     if (!*status && positional->count < min_positional)
-        *status = cmd_usage(command, "%s wants %s", command, min_positional == 1 ? "one more argument" : "more arguments");
+        *status = cmd_usage(command, "%s wants %s", command, usage_of(command));
     if (!*status && max_positional >= 0 && positional->count > max_positional)
-        *status = cmd_usage(command, "%s does not know what to do with `%s`", command, positional->items[max_positional]);
+        *status =
+            cmd_usage(command, "%s does not know what to do with `%s`", command, positional->items[max_positional]);
     if (!*status) return true;
 out:
     cmd_list_free(positional);

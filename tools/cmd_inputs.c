@@ -66,22 +66,27 @@ static int64_t given_dim(const wok_model *model, const cmd_list *shapes, const w
     return found;
 }
 
-static int choose_shape(const cmd_model *m, const cmd_list *shapes, const wok_value_info *info, int64_t *dims, int *rank) {
+static int choose_shape(const cmd_model *m, const cmd_list *shapes, const wok_value_info *info, int64_t *dims,
+                        int *rank) {
     const char *text = given_shape(shapes, info->name);
     if (text) {
         *rank = cmd_parse_shape(text, dims, WOK_MAX_RANK);
         return 0;
     }
-    if (info->rank < 0) return cmd_error("the shape of input %s must be given with --shape %s=...", info->name, info->name);
+    if (info->rank < 0)
+        return cmd_error("the shape of input %s must be given with --shape %s=...", info->name, info->name);
     *rank = info->rank;
     int64_t longest = cmd_model_positions(m->model);
     for (int i = 0; i < info->rank; i++) {
         dims[i] = info->dims[i] >= 0 ? info->dims[i] : given_dim(m->model, shapes, info, i);
         if (dims[i] >= 0) continue;
-        if (i == 0) dims[i] = DEFAULT_BATCH;
-        else if (i == 1 && is_sequence(info)) dims[i] = longest > 0 && longest < DEFAULT_SEQUENCE ? longest : DEFAULT_SEQUENCE;
+        if (i == 0)
+            dims[i] = DEFAULT_BATCH;
+        else if (i == 1 && is_sequence(info))
+            dims[i] = longest > 0 && longest < DEFAULT_SEQUENCE ? longest : DEFAULT_SEQUENCE;
         else
-            return cmd_error("dimension %d of input %s is free: give it with --shape %s=...", i, info->name, info->name);
+            return cmd_error("dimension %d of input %s is free: give it with --shape %s=...", i, info->name,
+                             info->name);
     }
     return 0;
 }
@@ -103,12 +108,18 @@ static void fill(void *data, const wok_value_info *info, int64_t count, int64_t 
     for (int64_t i = 0; i < count; i++) {
         uint64_t r = next_random(state) >> 40;
         int64_t id = mask ? 1 : type ? 0 : place ? i % row : (int64_t)(r & 1);
-        if (info->dtype == WOK_F32) ((float *)data)[i] = (float)r / 8388608.0f - 1.0f;
-        else if (info->dtype == WOK_F64) ((double *)data)[i] = (double)r / 8388608.0 - 1.0;
-        else if (info->dtype == WOK_I64) ((int64_t *)data)[i] = id;
-        else if (info->dtype == WOK_I32) ((int32_t *)data)[i] = (int32_t)id;
-        else if (size == 1) ((uint8_t *)data)[i] = (uint8_t)(id & 1);
-        else memset((char *)data + (size_t)i * size, 0, size);
+        if (info->dtype == WOK_F32)
+            ((float *)data)[i] = (float)r / 8388608.0f - 1.0f;
+        else if (info->dtype == WOK_F64)
+            ((double *)data)[i] = (double)r / 8388608.0 - 1.0;
+        else if (info->dtype == WOK_I64)
+            ((int64_t *)data)[i] = id;
+        else if (info->dtype == WOK_I32)
+            ((int32_t *)data)[i] = (int32_t)id;
+        else if (size == 1)
+            ((uint8_t *)data)[i] = (uint8_t)(id & 1);
+        else
+            memset((char *)data + (size_t)i * size, 0, size);
     }
 }
 

@@ -65,16 +65,21 @@ static int64_t rows(const graph *g, wok_value table) {
     return table >= 0 && constant(g, table, &view) && view.rank == 2 ? view.dims[0] : 0;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a > 0 && (b <= 0 || a < b) ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) {
+    return a > 0 && (b <= 0 || a < b) ? a : b;
+}
 
 /* Rows that indices can reach; 0 if they do not count up. */
 static int64_t reach(const graph *g, wok_value indices, int64_t table_rows) {
-    static const char *const harmless[] = {"Slice", "Cast", "Identity", "Unsqueeze", "Squeeze", "Expand", "Reshape", "Add", NULL};
+    static const char *const harmless[] = {"Slice",  "Cast",    "Identity", "Unsqueeze", "Squeeze",
+                                           "Expand", "Reshape", "Add",      NULL};
     wok_value_view view;
     wok_value from = origin(g, indices, harmless);
     if (from < 0) return 0;
     if (constant(g, from, &view)) return counts_up(&view) ? smaller(counts_up(&view), table_rows) : 0;
-    return g->producers[from] >= 0 && !strcmp(wok_graph_node_at(g->model, g->producers[from]).op_type, "Range") ? table_rows : 0;
+    return g->producers[from] >= 0 && !strcmp(wok_graph_node_at(g->model, g->producers[from]).op_type, "Range")
+               ? table_rows
+               : 0;
 }
 
 /* Positions that a node has room for; 0 if it knows nothing of positions. */

@@ -43,7 +43,8 @@ static int load_input(cmd_model *m, const char *text, wok_tensor *tensors) {
         status = unknown_input(m->model, name);
     } else {
         wok_npy_free(m->ctx, &tensors[index]);
-        if (wok_npy_load(m->ctx, equals + 1, &tensors[index]) != WOK_OK) status = cmd_error("%s", wok_ctx_error(m->ctx));
+        if (wok_npy_load(m->ctx, equals + 1, &tensors[index]) != WOK_OK)
+            status = cmd_error("%s", wok_ctx_error(m->ctx));
     }
     free(name);
     return status;
@@ -74,8 +75,10 @@ static char *output_path(const char *dir, const char *name) {
     for (const char *c = name; *c; c++) {
         unsigned char byte = (unsigned char)*c;
         bool plain = byte != '/' && byte != '%' && byte >= 0x20 && byte != 0x7F && !(c == name && byte == '.');
-        if (plain) path[used++] = (char)byte;
-        else used += (size_t)snprintf(path + used, size - used, "%%%02X", byte);
+        if (plain)
+            path[used++] = (char)byte;
+        else
+            used += (size_t)snprintf(path + used, size - used, "%%%02X", byte);
     }
     snprintf(path + used, size - used, ".npy");
     return path;
@@ -85,7 +88,8 @@ static int write_all(cmd_model *m, const char *dir) {
     int count = wok_session_output_count(m->session), status = 0, done = 0;
     for (; done < count && !status; done++) {
         char *path = output_path(dir, wok_session_output_name(m->session, done));
-        if (!path) status = cmd_error("out of memory");
+        if (!path)
+            status = cmd_error("out of memory");
         else if (wok_npy_save(m->ctx, path, wok_session_output(m->session, done)) != WOK_OK)
             status = cmd_error("%s", wok_ctx_error(m->ctx));
         free(path);
@@ -216,8 +220,10 @@ static int execute(const char *path, run_options *o) {
     if (!status) status = run_all(&m, tensors, o, times);
     if (!status && o->out) status = write_outputs(&m, o->out);
     if (!status && o->profile) print_profile(m.session);
-    if (!status && o->json) status = report_json(&m, o, times, load_ms);
-    else if (!status) report_text(&m, o, times, load_ms);
+    if (!status && o->json)
+        status = report_json(&m, o, times, load_ms);
+    else if (!status)
+        report_text(&m, o, times, load_ms);
     for (int i = 0; tensors && i < inputs; i++) wok_npy_free(m.ctx, &tensors[i]);
     free(tensors);
     free(times);

@@ -20,14 +20,13 @@ static void help(FILE *out) {
                  "commands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-11s %-40s %s\n", commands[i].name, commands[i].usage, commands[i].text);
-    fprintf(out,
-            "\n`wok COMMAND --help` lists a command's options. `wok --version` prints the version.\n\n"
-            "try:\n"
-            "  wok info model.onnx                          what a file holds\n"
-            "  wok run model.onnx -i x=x.npy -o out         run it; out/NAME.npy gets each output\n"
-            "  wok explain model.onnx                       which kernels run, and why\n"
-            "  wok embed minilm/ 'a cat' 'a dog' 'a car'    how alike sentences are\n"
-            "  wok classify digits.onnx picture.png         what a picture shows\n");
+    fprintf(out, "\n`wok COMMAND --help` lists a command's options. `wok --version` prints the version.\n\n"
+                 "try:\n"
+                 "  wok info model.onnx                          what a file holds\n"
+                 "  wok run model.onnx -i x=x.npy -o out         run it; out/NAME.npy gets each output\n"
+                 "  wok explain model.onnx                       which kernels run, and why\n"
+                 "  wok embed minilm/ 'a cat' 'a dog' 'a car'    how alike sentences are\n"
+                 "  wok classify digits.onnx picture.png         what a picture shows\n");
 }
 
 /* Files that wok opens must not become stdout or stderr where the caller closed those: "/dev/null", opened the other way
