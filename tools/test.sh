@@ -53,8 +53,8 @@ if [ -d "$root/../shared/fixtures" ]; then
     for kind in float safetensors bits; do
         "$work/venv/bin/python" "$root/../shared/check/check_models.py" "$work/gcc/wok" $kind "$root/../shared/fixtures"
     done
-    [ ! -f "$root/tests/trained_models.py" ] ||
-        "$work/venv/bin/python" "$root/tests/trained_models.py" "$work/gcc/wok" "$root/../shared" "$work/models"
+    "$work/venv/bin/python" "$root/tests/roundtrip.py" "$work/gcc/resave" "$root/../shared/fixtures"
+    "$work/venv/bin/python" "$root/tests/trained_models.py" "$work/gcc/wok" "$root/../shared" "$work/models"
 elif [ "${CI:-}" = true ]; then
     echo "../shared is absent" >&2
     exit 1
