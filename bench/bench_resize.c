@@ -1,9 +1,9 @@
 /* bench_resize.c - picture resampling on one thread.
  *
  * bench_resize [--seconds S] [--shape IN_WxIN_H:OUT_WxOUT_H]...
- * A line for every shape and way of resizing 3-channel pictures, bilinear: microseconds (best and median), source pixels a
- * second, and the ratio to the reference. WOK_ISA chooses the variant. bench/compare_resize.py puts Pillow and torch beside
- * these lines. */
+ * A line for every shape and way of resizing 3-channel pictures, bilinear: microseconds (best and median), source
+ * pixels a second, and the ratio to the reference. WOK_ISA chooses the variant. bench/compare_resize.py puts Pillow
+ * and torch beside these lines. */
 #include "bench.h"
 
 #include <stdio.h>

@@ -21,7 +21,7 @@ struct resize_case {
     check_mode mode;
 };
 
-/* ---- the definition ------------------------------------------------------------------------------------------------ */
+/* ---- the definition -------------------------------------------------------------------------------------------- */
 
 struct line {
     int64_t taps;
@@ -91,7 +91,8 @@ static const double *resized(check *c, const struct resize_case *s, const double
         double *mid = check_scratch(c, (size_t)(s->h * s->in_w * n) * sizeof(double));
         for (int64_t i = 0; i < s->h; i++) {
             struct line line = line_of(weights, &s->p, s->in_h, s->out_h, s->top + i);
-            for (int64_t j = 0; j < s->in_w * n; j++) mid[i * s->in_w * n + j] = apply(&line, x + j, s->in_w * n, fixed);
+            for (int64_t j = 0; j < s->in_w * n; j++)
+                mid[i * s->in_w * n + j] = apply(&line, x + j, s->in_w * n, fixed);
         }
         for (int64_t j = 0; j < s->w; j++) {
             struct line line = line_of(weights, &s->p, s->in_w, s->out_w, s->left + j);
@@ -113,7 +114,7 @@ static const double *resized(check *c, const struct resize_case *s, const double
     return y;
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------ */
+/* ---- one case -------------------------------------------------------------------------------------------------- */
 
 static void fill(check *c, const struct resize_case *s, void *x, int64_t stride, double *copy) {
     const int64_t row = s->in_w * s->p.channels;
@@ -207,7 +208,7 @@ static struct resize_case whole(const wok_kernel *base, wok_resize_problem p, in
                                 .out_w = out_w, .h = out_h, .w = out_w};
 }
 
-/* ---- what is covered ------------------------------------------------------------------------------------------------ */
+/* ---- what is covered ------------------------------------------------------------------------------------------- */
 
 /* Every width of a row around the vectors' widths, shrinking, growing and unchanged. */
 static void check_widths(check *c, const wok_kernel *base, wok_resize_problem p) {
@@ -237,7 +238,8 @@ static void check_windows(check *c, const wok_kernel *base, wok_resize_problem p
         s.layout = (enum layout)check_range(c, 0, LAYOUTS - 1);
         s.gap = check_range(c, 0, 9);
         s.mode = p.op == WOK_RESIZE_F32 ? (check_mode)(round % CHECK_MODES) : CHECK_UNIFORM;
-        if (s.mode == CHECK_SPECIAL && p.filter == WOK_FILTER_BICUBIC) s.mode = CHECK_WIDE; /* a zero weight times inf */
+        if (s.mode == CHECK_SPECIAL && p.filter == WOK_FILTER_BICUBIC)
+            s.mode = CHECK_WIDE; /* a zero weight times inf */
         run(c, s);
     }
     run(c, whole(base, p, 40, 30, 20, 20)); /* the last one with the horizontal pass first, and the first without */
@@ -275,7 +277,8 @@ static void bench_run(void *arg) {
     b->kernel->run(&b->p, &b->a, NULL);
 }
 
-static void bench_one(check *c, const wok_kernel *base, wok_resize_op op, int64_t in_h, int64_t in_w, const char *text) {
+static void bench_one(check *c, const wok_kernel *base, wok_resize_op op, int64_t in_h, int64_t in_w,
+                      const char *text) {
     const size_t in_size = op == WOK_RESIZE_F32 ? sizeof(float) : 1;
     struct resize_bench b = {(const void *)base, {op, WOK_FILTER_BILINEAR, true, 3}, {0}};
     void *x = check_scratch(c, (size_t)(in_h * in_w * 3) * in_size);

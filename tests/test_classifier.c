@@ -61,7 +61,7 @@ static size_t best(const float *scores, size_t n) {
     return at;
 }
 
-/* ---- trained models --------------------------------------------------------------------------------------------------- */
+/* ---- trained models -------------------------------------------------------------------------------------------- */
 
 static void digits(const char *model, const char *arch) {
     wok_classifier_options options = {.size = sizeof options, .arch = arch};
@@ -93,7 +93,7 @@ Test(classifier, digits_by_safetensors) {
     digits("digits/mobilenetv2-w035/model.safetensors", "mobilenet_v2");
 }
 
-/* ---- a model that is easy to predict: the mean of each channel --------------------------------------------------------- */
+/* ---- a model that is easy to predict: the mean of each channel ------------------------------------------------- */
 
 static const char *mean_model(const int64_t dims[4], int channel_axis, wok_dtype dtype) {
     wok_model *model;
@@ -126,7 +126,8 @@ Test(classifier, layout_is_the_models) {
     static const struct {
         int64_t dims[4];
         int channel_axis;
-    } cases[] = {{{1, 3, 20, 30}, 1}, {{1, 20, 30, 3}, 3}, {{-1, 3, -1, -1}, 1}, {{-1, -1, -1, 3}, 3}, {{4, 3, 20, 30}, 1}};
+    } cases[] = {
+        {{1, 3, 20, 30}, 1}, {{1, 20, 30, 3}, 3}, {{-1, 3, -1, -1}, 1}, {{-1, -1, -1, 3}, 3}, {{4, 3, 20, 30}, 1}};
     put("preprocess.json", "{\"scale\": 0.01, \"mean\": 1}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wok_classifier *c = load(mean_model(cases[i].dims, cases[i].channel_axis, WOK_F32), NULL);
@@ -171,7 +172,7 @@ Test(classifier, usual_preprocessing) {
     wok_classifier_free(&c);
 }
 
-/* ---- labels ------------------------------------------------------------------------------------------------------------ */
+/* ---- labels ---------------------------------------------------------------------------------------------------- */
 
 static wok_labels labels(const char *name, const char *text, wok_status want) {
     wok_labels l;
@@ -195,7 +196,8 @@ Test(classifier, label_files) {
     l = labels("names.txt", "", WOK_OK);
     cr_assert_eq(l.count, 0);
     wok_labels_free(&l);
-    static const char *const bad[] = {"[1]", "{\"a\": \"b\"}", "{\"-1\": \"b\"}", "{\"99999999999\": \"b\"}", "3", "[", "{\"1x\": \"b\"}"};
+    static const char *const bad[] = {"[1]", "{\"a\": \"b\"}", "{\"-1\": \"b\"}", "{\"99999999999\": \"b\"}", "3",
+                                      "[",   "{\"1x\": \"b\"}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         l = labels("labels.json", bad[i], WOK_ERR_FORMAT);
         cr_expect(l.count == 0 && !l.names);
@@ -214,7 +216,7 @@ Test(classifier, labels_must_fit_the_model) {
     wok_classifier_free(&c);
 }
 
-/* ---- what is refused ----------------------------------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------------------------- */
 
 Test(classifier, models_that_classify_no_pictures) {
     static const struct {
@@ -223,7 +225,8 @@ Test(classifier, models_that_classify_no_pictures) {
     } cases[] = {{{1, 1, 8, 8}, WOK_F32}, {{1, 4, 8, 5}, WOK_F32}};
     wok_classifier *c;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cr_expect_eq(wok_classifier_load(ctx, mean_model(cases[i].dims, 1, cases[i].dtype), NULL, &c), WOK_ERR_UNSUPPORTED);
+        cr_expect_eq(wok_classifier_load(ctx, mean_model(cases[i].dims, 1, cases[i].dtype), NULL, &c),
+                     WOK_ERR_UNSUPPORTED);
         cr_expect(strstr(wok_ctx_error(ctx), "does not classify pictures"));
         cr_expect_null(c);
         unlink(in_folder("m.onnx"));

@@ -66,7 +66,7 @@ static void check_form(const char *picture, int bound) {
     wok_image_free(ctx, &image);
 }
 
-/* ---- whole photos --------------------------------------------------------------------------------------------------- */
+/* ---- whole photos ---------------------------------------------------------------------------------------------- */
 
 static void check_hash(const char *picture, const char *hash_file) {
     wok_image image = load(support_shared(picture));
@@ -104,18 +104,19 @@ Test(image, every_png_colour_type_and_depth) {
     for (size_t i = 0; i < sizeof pngs / sizeof *pngs; i++) check_form(pngs[i], 0);
 }
 
-/* ---- public bugs, group D ------------------------------------------------------------------------------------------- */
+/* ---- public bugs, group D -------------------------------------------------------------------------------------- */
 
 typedef struct jpeg {
     unsigned char *data;
     unsigned long bytes;
 } jpeg;
 
-static jpeg encode(const unsigned char *pixels, int width, int height, enum TJPF format, enum TJSAMP sampling, int flags) {
+static jpeg encode(const unsigned char *pixels, int width, int height, enum TJPF format, enum TJSAMP sampling,
+                   int flags) {
     jpeg out = {NULL, 0};
     tjhandle tj = tjInitCompress();
-    cr_assert_eq(tjCompress2(tj, pixels, width, 0, height, format, &out.data, &out.bytes, sampling, 100, flags), 0, "%s",
-                 tjGetErrorStr2(tj));
+    cr_assert_eq(tjCompress2(tj, pixels, width, 0, height, format, &out.data, &out.bytes, sampling, 100, flags), 0,
+                 "%s", tjGetErrorStr2(tj));
     tjDestroy(tj);
     return out;
 }
@@ -134,7 +135,8 @@ static jpeg red_corner(const void *app1, size_t bytes) {
     out.bytes = plain.bytes + 4 + bytes;
     out.data = tjAlloc((int)out.bytes);
     memcpy(out.data, plain.data, 2);
-    memcpy(out.data + 2, (unsigned char[]){0xff, 0xe1, (unsigned char)((bytes + 2) >> 8), (unsigned char)(bytes + 2)}, 4);
+    memcpy(out.data + 2, (unsigned char[]){0xff, 0xe1, (unsigned char)((bytes + 2) >> 8), (unsigned char)(bytes + 2)},
+           4);
     memcpy(out.data + 6, app1, bytes);
     memcpy(out.data + 6 + bytes, plain.data + 2, plain.bytes - 2);
     tjFree(plain.data);
@@ -232,7 +234,8 @@ Test(image, B52_progressive_equals_baseline) {
         jpeg baseline = encode(pixels, 33, 47, TJPF_RGB, samplings[i], 0), progressive = {NULL, 0};
         tjhandle tj = tjInitTransform();
         tjtransform same = {.op = TJXOP_NONE, .options = TJXOPT_PROGRESSIVE};
-        cr_assert_eq(tjTransform(tj, baseline.data, baseline.bytes, 1, &progressive.data, &progressive.bytes, &same, 0), 0);
+        cr_assert_eq(tjTransform(tj, baseline.data, baseline.bytes, 1, &progressive.data, &progressive.bytes, &same, 0),
+                     0);
         tjDestroy(tj);
         wok_image a, b;
         cr_assert_eq(decode(baseline.data, baseline.bytes, NULL, &a), WOK_OK, "%s", wok_ctx_error(ctx));
@@ -246,7 +249,7 @@ Test(image, B52_progressive_equals_baseline) {
     }
 }
 
-/* ---- scaled decoding ------------------------------------------------------------------------------------------------- */
+/* ---- scaled decoding ------------------------------------------------------------------------------------------- */
 
 Test(image, scaled_decoding_keeps_the_size_asked_for) {
     static const struct {
@@ -269,7 +272,7 @@ Test(image, scaled_decoding_keeps_the_size_asked_for) {
     wok_image_free(ctx, &image);
 }
 
-/* ---- what must be refused -------------------------------------------------------------------------------------------- */
+/* ---- what must be refused -------------------------------------------------------------------------------------- */
 
 static void refused(const void *data, size_t bytes, wok_status status, const char *word) {
     wok_image image;
@@ -374,7 +377,7 @@ Test(image, damaged_progressive_jpeg) { damage_everywhere("images/small-progress
 Test(image, damaged_exif_jpeg) { damage_everywhere("images/small-exif6.jpg"); }
 Test(image, damaged_png) { damage_everywhere("images/exif6.png"); }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
 
 Test(image, failing_memory) {
     static const char *const names[] = {"images/small-exif6.jpg", "images/small-cmyk.jpg", "images/small-palette.png"};

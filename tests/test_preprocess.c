@@ -54,7 +54,7 @@ static int bytes_apart(const uint8_t *a, const uint8_t *b, size_t count) {
     return most;
 }
 
-/* ---- photos ---------------------------------------------------------------------------------------------------------- */
+/* ---- photos ---------------------------------------------------------------------------------------------------- */
 
 static const char *const photos[][2] = {{"china", "jpg"}, {"rocket", "jpg"}, {"chelsea", "png"}};
 
@@ -84,21 +84,25 @@ Test(preprocess, float_resize_equals_torch) {
     p.height = p.width = 224;
     for (int i = 0; i < 6; i++) {
         p.antialias = i < 3;
-        wok_tensor want = support_npy(ctx, shared_photo(i % 3, p.antialias ? ".torch-aa224.f32.npy" : ".torch-noaa224.f32.npy"));
+        wok_tensor want =
+            support_npy(ctx, shared_photo(i % 3, p.antialias ? ".torch-aa224.f32.npy" : ".torch-noaa224.f32.npy"));
         wok_tensor got = load(&p, shared_photo(i % 3, ""));
-        cr_assert(got.rank == 3 && got.dims[0] == 3 && got.dims[1] == 224 && got.dims[2] == 224 && got.dtype == WOK_F32);
+        cr_assert(got.rank == 3 && got.dims[0] == 3 && got.dims[1] == 224 && got.dims[2] == 224 &&
+                  got.dtype == WOK_F32);
         cr_expect_leq(support_distance(got.data, want.data, 3 * 224 * 224), 2e-4, "%s", photos[i % 3][0]);
         wok_preprocess_free(ctx, &got);
         wok_npy_free(ctx, &want);
     }
 }
 
-/* The f32 of torchvision on a PIL picture: the rounded bytes, then ToTensor and Normalize. CHW and HWC hold the same. */
+/* The f32 of torchvision on a PIL picture: the rounded bytes, then ToTensor and Normalize. CHW and HWC hold the same.
+ */
 Test(preprocess, normalising_follows_the_rounded_bytes) {
     wok_preprocess p = preset("torchvision"), q = p;
     q.dtype = WOK_U8;
     q.layout = WOK_LAYOUT_HWC;
-    wok_tensor chw = load(&p, support_data("images/small-420.jpg")), bytes = load(&q, support_data("images/small-420.jpg"));
+    wok_tensor chw = load(&p, support_data("images/small-420.jpg")),
+               bytes = load(&q, support_data("images/small-420.jpg"));
     p.layout = WOK_LAYOUT_HWC;
     wok_tensor hwc = load(&p, support_data("images/small-420.jpg"));
     for (int i = 0; i < 224 * 224; i++)
@@ -118,7 +122,8 @@ Test(preprocess, scaled_decoding_is_close_and_keeps_the_shape) {
     p.crop_h = p.crop_w = q.crop_h = q.crop_w = 28;
     p.dtype = q.dtype = WOK_U8;
     q.fast = true;
-    wok_tensor a = load(&p, support_data("images/small-exif6.jpg")), b = load(&q, support_data("images/small-exif6.jpg"));
+    wok_tensor a = load(&p, support_data("images/small-exif6.jpg")),
+               b = load(&q, support_data("images/small-exif6.jpg"));
     cr_assert(a.bytes == b.bytes && a.bytes == 3 * 28 * 28);
     double sum = 0;
     for (size_t i = 0; i < a.bytes; i++) sum += abs(((uint8_t *)a.data)[i] - ((uint8_t *)b.data)[i]);
@@ -127,10 +132,10 @@ Test(preprocess, scaled_decoding_is_close_and_keeps_the_shape) {
     wok_preprocess_free(ctx, &b);
 }
 
-/* ---- public bugs, group D --------------------------------------------------------------------------------------------- */
+/* ---- public bugs, group D -------------------------------------------------------------------------------------- */
 
-static void row_becomes(const char *what, const uint8_t *row, int64_t width, const uint8_t *want, int64_t out, bool antialias,
-                        wok_resize_filter filter) {
+static void row_becomes(const char *what, const uint8_t *row, int64_t width, const uint8_t *want, int64_t out,
+                        bool antialias, wok_resize_filter filter) {
     wok_preprocess p = preset("raw");
     wok_tensor shape;
     uint8_t pixels[16 * 16 * 3];
@@ -143,7 +148,8 @@ static void row_becomes(const char *what, const uint8_t *row, int64_t width, con
     p.interpolation = filter;
     uint8_t *got = run(&p, pixels, width, 16, &shape);
     for (int64_t i = 0; i < 4 * out * 3; i++)
-        cr_expect_eq(got[i], want[i / 3 % out], "%s: pixel %d is %d, not %d", what, (int)(i / 3 % out), got[i], want[i / 3 % out]);
+        cr_expect_eq(got[i], want[i / 3 % out], "%s: pixel %d is %d, not %d", what, (int)(i / 3 % out), got[i],
+                     want[i / 3 % out]);
     free(got);
 }
 
@@ -215,11 +221,17 @@ Test(preprocess, B49_presets_by_name) {
         double want[3];
     } cases[] = {
         {"raw", WOK_LAYOUT_CHW, {10, 100, 200}},
-        {"torchvision", WOK_LAYOUT_CHW, {(10 / 255.0 - 0.485) / 0.229, (100 / 255.0 - 0.456) / 0.224, (200 / 255.0 - 0.406) / 0.225}},
-        {"timm", WOK_LAYOUT_CHW, {(10 / 255.0 - 0.485) / 0.229, (100 / 255.0 - 0.456) / 0.224, (200 / 255.0 - 0.406) / 0.225}},
+        {"torchvision",
+         WOK_LAYOUT_CHW,
+         {(10 / 255.0 - 0.485) / 0.229, (100 / 255.0 - 0.456) / 0.224, (200 / 255.0 - 0.406) / 0.225}},
+        {"timm",
+         WOK_LAYOUT_CHW,
+         {(10 / 255.0 - 0.485) / 0.229, (100 / 255.0 - 0.456) / 0.224, (200 / 255.0 - 0.406) / 0.225}},
         {"keras-tf", WOK_LAYOUT_HWC, {10 / 127.5 - 1, 100 / 127.5 - 1, 200 / 127.5 - 1}},
         {"keras-caffe", WOK_LAYOUT_HWC, {200 - 103.939, 100 - 116.779, 10 - 123.68}},
-        {"keras-torch", WOK_LAYOUT_HWC, {(10 / 255.0 - 0.485) / 0.229, (100 / 255.0 - 0.456) / 0.224, (200 / 255.0 - 0.406) / 0.225}},
+        {"keras-torch",
+         WOK_LAYOUT_HWC,
+         {(10 / 255.0 - 0.485) / 0.229, (100 / 255.0 - 0.456) / 0.224, (200 / 255.0 - 0.406) / 0.225}},
         {"opencv", WOK_LAYOUT_HWC, {200, 100, 10}},
     };
     enum { W = 60, H = 40 };
@@ -236,8 +248,8 @@ Test(preprocess, B49_presets_by_name) {
         cr_expect_eq(shape.dims[p.layout == WOK_LAYOUT_CHW ? 0 : 2], 3);
         for (int64_t i = 0; i < n; i++)
             for (int64_t c = 0; c < 3; c++)
-                cr_assert_leq(fabs((double)x[p.layout == WOK_LAYOUT_CHW ? c * n + i : 3 * i + c] - cases[k].want[c]), 2e-5 * 255,
-                              "%s", cases[k].name);
+                cr_assert_leq(fabs((double)x[p.layout == WOK_LAYOUT_CHW ? c * n + i : 3 * i + c] - cases[k].want[c]),
+                              2e-5 * 255, "%s", cases[k].name);
         free((void *)x);
     }
     cr_assert_null(wok_preprocess_preset_name(7));
@@ -247,8 +259,8 @@ Test(preprocess, B49_presets_by_name) {
 }
 
 /* The window is found by looking where pixels that hold their own position come from. */
-static void cropped(int64_t width, int64_t height, int64_t resize, int64_t crop, int64_t left, int64_t top, int64_t new_w,
-                    int64_t new_h) {
+static void cropped(int64_t width, int64_t height, int64_t resize, int64_t crop, int64_t left, int64_t top,
+                    int64_t new_w, int64_t new_h) {
     wok_preprocess p = preset("raw"), whole;
     wok_tensor shape, all;
     uint8_t *pixels = malloc((size_t)(3 * width * height));
@@ -261,8 +273,8 @@ static void cropped(int64_t width, int64_t height, int64_t resize, int64_t crop,
     whole = p;
     p.crop_h = p.crop_w = crop;
     uint8_t *resized_picture = run(&whole, pixels, width, height, &all), *got = run(&p, pixels, width, height, &shape);
-    cr_expect(all.dims[0] == new_h && all.dims[1] == new_w, "%dx%d became %dx%d", (int)width, (int)height, (int)all.dims[1],
-              (int)all.dims[0]);
+    cr_expect(all.dims[0] == new_h && all.dims[1] == new_w, "%dx%d became %dx%d", (int)width, (int)height,
+              (int)all.dims[1], (int)all.dims[0]);
     cr_expect(shape.dims[0] == crop && shape.dims[1] == crop);
     for (int64_t i = 0; i < crop; i++)
         cr_assert_arr_eq(got + i * crop * 3, resized_picture + ((top + i) * new_w + left) * 3, (size_t)crop * 3,
@@ -296,7 +308,8 @@ Test(preprocess, B53_crop_larger_than_the_picture_is_padded) {
     for (int y = 0; y < 8; y++)
         for (int x = 0; x < 8; x++)
             for (int c = 0; c < 3; c++) {
-                const bool inside = y >= 2 && y < 5 && x >= 2 && x < 5; /* (8 - 3) / 2 in front, the larger half behind */
+                const bool inside =
+                    y >= 2 && y < 5 && x >= 2 && x < 5; /* (8 - 3) / 2 in front, the larger half behind */
                 cr_assert_eq(got[(y * 8 + x) * 3 + c], inside ? 100 + ((y - 2) * 3 + x - 2) * 3 + c : 0);
             }
     free(got);
@@ -312,7 +325,7 @@ Test(preprocess, B53_crop_larger_than_the_picture_is_padded) {
     free(x);
 }
 
-/* ---- threads, instruction sets ------------------------------------------------------------------------------------------ */
+/* ---- threads, instruction sets --------------------------------------------------------------------------------- */
 
 Test(preprocess, the_same_bits_for_any_number_of_threads) {
     wok_preprocess p = preset("torchvision");
@@ -328,9 +341,11 @@ Test(preprocess, the_same_bits_for_any_number_of_threads) {
     wok_preprocess_free(ctx, &one);
 }
 
-/* ---- preprocess.json ----------------------------------------------------------------------------------------------------- */
+/* ---- preprocess.json ------------------------------------------------------------------------------------------- */
 
-static wok_status parse(const char *json, wok_preprocess *p) { return wok_preprocess_parse(ctx, json, strlen(json), NULL, p); }
+static wok_status parse(const char *json, wok_preprocess *p) {
+    return wok_preprocess_parse(ctx, json, strlen(json), NULL, p);
+}
 
 Test(preprocess, json_of_the_trained_models) {
     wok_preprocess p;
@@ -351,21 +366,40 @@ Test(preprocess, json_keys) {
     cr_assert_eq(parse("{}", &p), WOK_OK);
     cr_expect(!p.resize && !p.height && !p.crop_h && p.scale == 1 / 255.0 && p.std[1] == 1 && !p.resize_in_float);
     cr_assert_eq(parse("{\"resize\": 40, \"crop\": [30, 32], \"interpolation\": \"bicubic\", \"antialias\": false, "
-                       "\"mean\": [1, 2, 3], \"std\": 2, \"scale\": 0.5, \"layout\": \"nhwc\", \"channels\": \"bgr\"}", &p),
+                       "\"mean\": [1, 2, 3], \"std\": 2, \"scale\": 0.5, \"layout\": \"nhwc\", \"channels\": \"bgr\"}",
+                       &p),
                  WOK_OK, "%s", wok_ctx_error(ctx));
-    cr_expect(p.resize == 40 && p.crop_h == 30 && p.crop_w == 32 && p.interpolation == WOK_FILTER_BICUBIC && !p.antialias);
-    cr_expect(p.mean[2] == 3 && p.std[0] == 2 && p.std[2] == 2 && p.scale == 0.5 && p.layout == WOK_LAYOUT_HWC && p.bgr);
+    cr_expect(p.resize == 40 && p.crop_h == 30 && p.crop_w == 32 && p.interpolation == WOK_FILTER_BICUBIC &&
+              !p.antialias);
+    cr_expect(p.mean[2] == 3 && p.std[0] == 2 && p.std[2] == 2 && p.scale == 0.5 && p.layout == WOK_LAYOUT_HWC &&
+              p.bgr);
     cr_assert_eq(parse("{\"size\": 96, \"preset\": \"torchvision\"}", &p), WOK_OK, "%s", wok_ctx_error(ctx));
     cr_expect(p.height == 96 && p.width == 96 && !p.resize && p.crop_h == 224 && p.mean[0] == 0.485);
 }
 
 Test(preprocess, json_that_is_refused) {
-    static const char *const texts[] = {
-        "", "[]", "{\"resize\": 0}", "{\"resize\": -3}", "{\"resize\": \"256\"}", "{\"resize\": 99999999}", "{\"crop\": [1]}",
-        "{\"crop\": [1, 2, 3]}", "{\"crop\": [0, 2]}", "{\"size\": {}}", "{\"mean\": [1, 2]}", "{\"mean\": [1, 2, \"3\"]}",
-        "{\"std\": null}", "{\"scale\": \"1\"}", "{\"interpolation\": \"lanczos\"}", "{\"layout\": \"chwn\"}",
-        "{\"channels\": 3}", "{\"antialias\": 1}", "{\"preset\": 3}", "{\"preset\": \"nope\"}", "{\"normalise\": true}",
-        "{\"resize\": 3, \"size\": 4}"};
+    static const char *const texts[] = {"",
+                                        "[]",
+                                        "{\"resize\": 0}",
+                                        "{\"resize\": -3}",
+                                        "{\"resize\": \"256\"}",
+                                        "{\"resize\": 99999999}",
+                                        "{\"crop\": [1]}",
+                                        "{\"crop\": [1, 2, 3]}",
+                                        "{\"crop\": [0, 2]}",
+                                        "{\"size\": {}}",
+                                        "{\"mean\": [1, 2]}",
+                                        "{\"mean\": [1, 2, \"3\"]}",
+                                        "{\"std\": null}",
+                                        "{\"scale\": \"1\"}",
+                                        "{\"interpolation\": \"lanczos\"}",
+                                        "{\"layout\": \"chwn\"}",
+                                        "{\"channels\": 3}",
+                                        "{\"antialias\": 1}",
+                                        "{\"preset\": 3}",
+                                        "{\"preset\": \"nope\"}",
+                                        "{\"normalise\": true}",
+                                        "{\"resize\": 3, \"size\": 4}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         wok_preprocess p;
         cr_expect_neq(parse(texts[i], &p), WOK_OK, "%s", texts[i]);
@@ -373,7 +407,7 @@ Test(preprocess, json_that_is_refused) {
     }
 }
 
-/* ---- options that cannot be right, memory -------------------------------------------------------------------------------- */
+/* ---- options that cannot be right, memory ---------------------------------------------------------------------- */
 
 Test(preprocess, contradictions_are_refused) {
     wok_preprocess p = preset("torchvision");
@@ -394,7 +428,8 @@ Test(preprocess, contradictions_are_refused) {
     p.crop_w = p.crop_h = 224;
     cr_expect_eq(wok_preprocess_shape(ctx, &p, 1, 1 << 16, &shape), WOK_OK, "only the window counts");
     p = preset("raw"), p.interpolation = (wok_resize_filter)7;
-    wok_image image = {.size = sizeof image, .width = 1, .height = 1, .pixels = pixel, .full_width = 1, .full_height = 1};
+    wok_image image = {
+        .size = sizeof image, .width = 1, .height = 1, .pixels = pixel, .full_width = 1, .full_height = 1};
     float out[4];
     cr_expect_eq(wok_preprocess_run(ctx, &p, &image, out, 12), WOK_ERR_ARGUMENT);
     p = preset("raw");

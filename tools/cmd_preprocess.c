@@ -35,7 +35,8 @@ static int apply_words(const char *command, const settings *s, wok_preprocess *p
     static const char *const filters[] = {"nearest", "bilinear", "bicubic", NULL};
     int i;
     if (s->layout) {
-        if ((i = choose(s->layout, layouts)) < 0) return cmd_usage(command, "--layout is chw or hwc, not `%s`", s->layout);
+        if ((i = choose(s->layout, layouts)) < 0)
+            return cmd_usage(command, "--layout is chw or hwc, not `%s`", s->layout);
         p->layout = (wok_image_layout)i;
     }
     if (s->dtype) {

@@ -1,24 +1,26 @@
 /* resize.h - variants of the resize family (contract: wok_kernels.h) and what they share.
  *
- * A variant is a wok_resize_rows: five functions on rows of pixels. resize_run_ref.c does the rest once for all of them:
- * coefficient tables (resize_table_ref.c), the window of source rows, bands for threads, order of the passes.
+ * A variant is a wok_resize_rows: functions on rows of pixels. resize_run_ref.c does the rest once for all of
+ * them: coefficient tables (resize_table_ref.c), the window of source rows, bands for threads, order of the passes.
  *
  * Fixed point (WOK_RESIZE_U8, _UNIT). The algorithm is Pillow's (src/libImaging/Resample.c): a weight is rounded to
- * 22 fractional bits, a pass sums weight * u8 in 32 bits, adds half, shifts and clips. Only exact sums give its bytes, so
- * SIMD variants cut a weight into k = hi * 2^15 + lo with 0 <= lo < 2^15 and multiply u8 pairs by i16 pairs twice. Sums wrap
- * modulo 2^32, which is harmless since the true sum fits.
+ * 22 fractional bits, a pass sums weight * u8 in 32 bits, adds half, shifts and clips. Only exact sums give its
+ * bytes, so SIMD variants cut a weight into k = hi * 2^15 + lo with 0 <= lo < 2^15 and multiply u8 pairs by i16
+ * pairs twice. Sums wrap modulo 2^32, which is harmless since the true sum fits.
  *
  *   source rows --horizontal--> ring of u8 rows --vertical--> u8 row --store--> y
- *   or, where the height shrinks much more than the width (resize_run_ref.c),
+ *
+ * or, where the height shrinks much more than the width (resize_run_ref.c),
+ *
  *   source rows --vertical--> 4 u8 rows --horizontal--> 4 u8 rows --store--> y
  *
- * Floating point (WOK_RESIZE_U8_F32, _F32). Each output row sums its source rows first, for only those columns that the
- * window needs, then runs along that one f32 row.
+ * Floating point (WOK_RESIZE_U8_F32, _F32). Each output row sums its source rows first, for only those columns that
+ * the window needs, then runs along that one f32 row.
  *
  *   source rows --vertical--> f32 row --horizontal--> f32 row, 4 lanes a pixel --store--> y
  *
- * Rows in the workspace end in WOK_RESIZE_SLACK bytes that may be read and written, so that only reads of x and writes of y
- * need care at their ends. */
+ * Rows in the workspace end in WOK_RESIZE_SLACK bytes that may be read and written, so that only reads of x and
+ * writes of y need care at their ends. */
 #ifndef WOK_RESIZE_H
 #define WOK_RESIZE_H
 
@@ -37,8 +39,8 @@ enum {
     WOK_RESIZE_SLACK = 64
 };
 
-/* The taps of `count` output positions along one axis. Position i reads source positions first[i] .. first[i] + taps[i] - 1
- * with weights[i * stride ...], zero from taps[i] to stride. stride is a multiple of 4. */
+/* The taps of `count` output positions along one axis. Position i reads source positions first[i] .. first[i] +
+ * taps[i] - 1 with weights[i * stride ...], zero from taps[i] to stride. stride is a multiple of 4. */
 typedef struct wok_resize_axis {
     int64_t count, stride;
     int32_t *first, *taps;
@@ -93,7 +95,8 @@ void wok_resize_run(const wok_resize_rows *rows, const wok_resize_problem *probl
                     const wok_parallel *parallel);
 
 /* vertical_u8 for split weights, element by element: for rows shorter than a vector. */
-void wok_resize_vertical_split(const uint8_t *const *rows, const int32_t *weights, int64_t taps, int64_t n, uint8_t *dst);
+void wok_resize_vertical_split(const uint8_t *const *rows, const int32_t *weights, int64_t taps, int64_t n,
+                               uint8_t *dst);
 /* Scalar stores for any strides; variants call them for what they have no shuffle for. */
 void wok_resize_store_f32(const float *src, int64_t n, int64_t channels, const wok_resize_args *args, float *y);
 void wok_resize_store_unit(const uint8_t *src, int64_t n, int64_t channels, const wok_resize_args *args, float *y);

@@ -1,22 +1,24 @@
 /* resize_avx512.c - resize for AVX-512 (F BW DQ VL). The method is resize_avx2.c's; what is different:
  *
  * Fixed point, 3 or 4 channels.
- *   horizontal: one zmm holds a group of 4 taps of two rows, 128-bit lanes [row 0 taps 01 | 23 | row 1 taps 01 | 23], filled by
- *     a broadcast and a masked broadcast, so that 4 rows are 2 zmm, 4 sums (lo, hi), 2 weights. Lanes are added at the end.
- *   vertical: 64 bytes of a row pair, 4 x {lo, hi} sums.
- *   At most 8 products a cycle and multiply port, so about twice AVX2 where both ports are 512 bits wide.
+ *   horizontal: one zmm holds a group of 4 taps of two rows, in 128-bit lanes
+ *         [row 0 taps 0 1 | row 0 taps 2 3 | row 1 taps 0 1 | row 1 taps 2 3]
+ *     filled by a broadcast and a masked broadcast. zmm: 2 pairs of rows x {lo, hi} sums, 2 weights, 3 shuffles.
+ *   vertical: 64 bytes of two rows. zmm: 4 x {lo, hi} sums, 2 weights, rows.
+ *   Bound: a group of 4 rows is 17 vector operations for 48 products (AVX2: 27).
  * Floating point. Vertical: 64 elements in 4 zmm, then 16. Horizontal: one xmm a pixel as on AVX2, since a pixel is no
  * longer than that.
- * Tails are masked loads and stores everywhere.
+ * Tails: masked loads and stores everywhere; the last source columns come as a copy, as on AVX2.
  *
- * Element chains equal resize_avx2.c's, and so do the bits. */
+ * An element's chain of operations equals resize_avx2.c's, and so do the bits. Not measured: no such processor at hand
+ * (checked on an emulated one, tests/emulate). */
 #include "resize.h"
 
 #include <immintrin.h>
 
 enum { Z = -128 }; /* a byte shuffle index that gives zero */
 
-/* ---- fixed point --------------------------------------------------------------------------------------------------- */
+/* ---- fixed point ----------------------------------------------------------------------------------------------- */
 
 WOK_INLINE __m512i pixel_pairs(int64_t channels) {
     __m256i two = channels == 3 ? _mm256_setr_epi8(0, Z, 3, Z, 1, Z, 4, Z, 2, Z, 5, Z, Z, Z, Z, Z, /* pixels 0 and 1 */
@@ -118,7 +120,7 @@ static void vertical_u8(const uint8_t *const *rows, const int32_t *weights, int6
     }
 }
 
-/* ---- floating point ------------------------------------------------------------------------------------------------ */
+/* ---- floating point -------------------------------------------------------------------------------------------- */
 
 WOK_INLINE __m512 load16(const void *row, bool is_u8, int64_t i, __mmask16 mask) {
     if (is_u8)
@@ -158,18 +160,21 @@ static void vertical_f32(const void *const *rows, bool is_u8, int64_t offset, co
     else vertical(rows, false, offset, weights, taps, n, dst);
 }
 
-WOK_INLINE void horizontal4(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src, float *dst) {
+WOK_INLINE void horizontal4(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src,
+                            float *dst) {
     for (int64_t i = 0; i < axis->count; i++) {
         const float *weights = (const float *)axis->weights + i * axis->stride;
         const float *x = src + (axis->first[i] - origin) * channels;
         const int64_t taps = axis->taps[i];
         __m128 sum = _mm_setzero_ps();
-        for (int64_t t = 0; t < taps; t++, x += channels) sum = _mm_fmadd_ps(_mm_set1_ps(weights[t]), _mm_loadu_ps(x), sum);
+        for (int64_t t = 0; t < taps; t++, x += channels)
+            sum = _mm_fmadd_ps(_mm_set1_ps(weights[t]), _mm_loadu_ps(x), sum);
         _mm_storeu_ps(dst + 4 * i, sum);
     }
 }
 
-static void horizontal_any(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src, float *dst) {
+static void horizontal_any(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src,
+                           float *dst) {
     for (int64_t i = 0; i < axis->count; i++) {
         const float *weights = (const float *)axis->weights + i * axis->stride;
         const float *x = src + (axis->first[i] - origin) * channels;
@@ -177,19 +182,21 @@ static void horizontal_any(const wok_resize_axis *axis, int64_t origin, int64_t 
             const __mmask16 mask = (__mmask16)((1u << wok_min64(channels - c, 16)) - 1);
             __m512 sum = _mm512_setzero_ps();
             for (int64_t t = 0; t < axis->taps[i]; t++)
-                sum = _mm512_fmadd_ps(_mm512_set1_ps(weights[t]), _mm512_maskz_loadu_ps(mask, x + t * channels + c), sum);
+                sum = _mm512_fmadd_ps(_mm512_set1_ps(weights[t]),
+                                      _mm512_maskz_loadu_ps(mask, x + t * channels + c), sum);
             _mm512_mask_storeu_ps(dst + i * channels + c, mask, sum);
         }
     }
 }
 
-static void horizontal_f32(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src, float *dst) {
+static void horizontal_f32(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src,
+                           float *dst) {
     if (channels == 3) horizontal4(axis, origin, 3, src, dst);
     else if (channels == 4) horizontal4(axis, origin, 4, src, dst);
     else horizontal_any(axis, origin, channels, src, dst);
 }
 
-/* ---- stores -------------------------------------------------------------------------------------------------------- */
+/* ---- stores ---------------------------------------------------------------------------------------------------- */
 
 WOK_INLINE float value_or(const float *values, int c, float otherwise) { return values ? values[c] : otherwise; }
 
@@ -259,7 +266,7 @@ static void store_unit(const uint8_t *src, int64_t n, int64_t channels, const wo
     }
 }
 
-/* ---- the variant --------------------------------------------------------------------------------------------------- */
+/* ---- the variant ----------------------------------------------------------------------------------------------- */
 
 static const wok_resize_rows rows = {
     .split = true,

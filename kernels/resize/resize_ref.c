@@ -1,5 +1,5 @@
-/* resize_ref.c - the portable variant: what the others are checked against. Fixed point is exact; floating point sums in
- * double and rounds once after each pass. */
+/* resize_ref.c - the portable variant: what the others are checked against. Fixed point is exact; floating point
+ * sums in double and rounds once after each pass. */
 #include "resize.h"
 
 static uint8_t clip(int32_t sum) {
@@ -31,7 +31,8 @@ static void vertical_u8(const uint8_t *const *rows, const int32_t *weights, int6
     }
 }
 
-void wok_resize_vertical_split(const uint8_t *const *rows, const int32_t *weights, int64_t taps, int64_t n, uint8_t *dst) {
+void wok_resize_vertical_split(const uint8_t *const *rows, const int32_t *weights, int64_t taps, int64_t n,
+                               uint8_t *dst) {
     const int16_t *halves = (const int16_t *)(const void *)weights;
     for (int64_t i = 0; i < n; i++) {
         int32_t sum = 0;
@@ -56,7 +57,8 @@ static void vertical_f32(const void *const *rows, bool is_u8, int64_t offset, co
     }
 }
 
-static void horizontal_f32(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src, float *dst) {
+static void horizontal_f32(const wok_resize_axis *axis, int64_t origin, int64_t channels, const float *src,
+                           float *dst) {
     int64_t lanes = wok_resize_lanes(channels);
     for (int64_t i = 0; i < axis->count; i++) {
         const float *weights = (const float *)axis->weights + i * axis->stride;

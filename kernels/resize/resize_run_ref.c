@@ -24,8 +24,8 @@ typedef struct job {
 
 static bool is_fixed(const wok_resize_problem *problem) { return problem->op <= WOK_RESIZE_U8_UNIT; }
 
-/* Rounding between the passes makes their order show. Pillow, from version 13 on, takes the vertical pass first where the
- * height shrinks by more than twice as many pixels as the width. */
+/* Rounding between the passes makes their order show. Pillow, from version 13 on, takes the vertical pass first
+ * where the height shrinks by more than twice as many pixels as the width. */
 static bool is_vertical_first(const wok_resize_args *args) {
     int64_t fewer_rows = args->in_h - args->out_h, fewer_columns = args->in_w - args->out_w;
     return fewer_rows > 0 && fewer_rows > 2 * fewer_columns;
@@ -85,7 +85,7 @@ const char *wok_resize_accept(const void *problem) {
     return p->channels >= 1 && p->channels <= 1 << 20 ? NULL : "channels are outside 1 .. 2^20";
 }
 
-/* ---- fixed point --------------------------------------------------------------------------------------------------- */
+/* ---- fixed point ----------------------------------------------------------------------------------------------- */
 
 typedef struct band {
     const job *job;
@@ -161,7 +161,8 @@ static void put_row(const job *j, int64_t i, const uint8_t *row) {
 }
 
 /* The rows of output row i, as far as whole groups of 4 taps reach; the last one repeats. */
-static const uint8_t *const *point_rows(const band *b, const uint8_t *(*row_of)(const band *b, int64_t row), int64_t i) {
+static const uint8_t *const *point_rows(const band *b, const uint8_t *(*row_of)(const band *b, int64_t row),
+                                        int64_t i) {
     const wok_resize_axis *v = &b->job->v;
     for (int64_t t = 0, last = v->taps[i] - 1; t < v->stride; t++)
         b->rows[t] = row_of(b, v->first[i] + wok_min64(t, last));
@@ -208,7 +209,7 @@ static void run_fixed_vertical_first(band *b) {
     }
 }
 
-/* ---- floating point ------------------------------------------------------------------------------------------------ */
+/* ---- floating point -------------------------------------------------------------------------------------------- */
 
 static void run_float(band *b) {
     const job *j = b->job;
@@ -227,7 +228,7 @@ static void run_float(band *b) {
     }
 }
 
-/* ---- both ---------------------------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------------------------ */
 
 static void run_band(void *arg, int64_t task, int worker) {
     const job *j = arg;

@@ -1,8 +1,8 @@
 /* resize_table_ref.c - which source positions an output position reads, and with which weights.
  *
- * In fixed point, positions and weights are computed in double as Pillow does and then rounded half away from zero. In floating
- * point, positions are computed in f32 as torch does: at column 600 that moves a tap by up to 3e-5, which against a hard edge
- * shows as 0.008 of 255, more than all other roundings together. */
+ * In fixed point, positions and weights are computed in double as Pillow does and then rounded half away from zero.
+ * In floating point, positions are computed in f32 as torch does: at column 600 that moves a tap by up to 3e-5,
+ * which against a hard edge shows as 0.008 of 255, more than all other roundings together. */
 #include "resize.h"
 
 static double triangle(double x) {
@@ -68,8 +68,8 @@ static int64_t taps_repeat(double *w, int64_t *first, wok_resize_filter filter, 
     return hi - lo;
 }
 
-/* Stores the weights of position i and zeros behind them. Last weights that are (or round to) zero are dropped; first ones
- * are not, because first[] must never fall: a cubic's zero crossing may lie on the border pixel. */
+/* Stores the weights of position i and zeros behind them. Last weights that are (or round to) zero are dropped;
+ * first ones are not, because first[] must never fall: a cubic's zero crossing may lie on the border pixel. */
 static void put(wok_resize_axis *axis, wok_resize_arithmetic arithmetic, int64_t i, int64_t first, const double *w,
                 int64_t taps) {
     int32_t *fixed = (int32_t *)axis->weights + i * axis->stride;

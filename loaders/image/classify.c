@@ -24,7 +24,7 @@ static wok_status session_fail(wok_classifier *c, wok_status status) {
     return wok_ctx_fail(c->ctx, status, "%s", wok_session_error(c->session));
 }
 
-/* ---- what the model wants -------------------------------------------------------------------------------------------- */
+/* ---- what the model wants -------------------------------------------------------------------------------------- */
 
 static const wok_value_info *input_of(const wok_model *model) {
     for (int i = 0; i < wok_model_input_count(model); i++)
@@ -95,7 +95,7 @@ static wok_status choose_labels(wok_classifier *c, const char *path, const wok_c
     return status;
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------------------------- */
 
 /* Room for a batch of this shape; the first picture is filled in by the caller, the others are zeros. */
 static wok_status make_input(wok_classifier *c, const wok_tensor *shape) {
@@ -153,7 +153,8 @@ wok_status wok_classifier_run(wok_classifier *c, const wok_image *image, float *
     if (status != WOK_OK) return session_fail(c, status);
     status = scores_of(c, &raw, &width);
     if (status == WOK_OK && width != c->width)
-        status = wok_ctx_fail(c->ctx, WOK_ERR_SHAPE, "the model gives %zu scores for this picture, not %zu", width, c->width);
+        status = wok_ctx_fail(c->ctx, WOK_ERR_SHAPE, "the model gives %zu scores for this picture, not %zu", width,
+                              c->width);
     if (status != WOK_OK) return status;
     if (are_probabilities(raw, width)) memcpy(scores, raw, width * sizeof *scores);
     else softmax(raw, width, scores);
@@ -168,7 +169,7 @@ wok_status wok_classifier_run_file(wok_classifier *c, const char *path, float *s
     return status;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------------------------ */
 
 /* How many classes there are shows on a black picture, which also plans the session for its usual size. */
 static wok_status find_width(wok_classifier *c) {

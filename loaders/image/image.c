@@ -19,7 +19,7 @@ void wok_image_free(wok_ctx *ctx, wok_image *image) {
     memset(image, 0, sizeof *image);
 }
 
-/* ---- formats ------------------------------------------------------------------------------------------------------- */
+/* ---- formats --------------------------------------------------------------------------------------------------- */
 
 static const char *other_format(const uint8_t *data, size_t bytes) {
     static const struct {
@@ -56,12 +56,12 @@ wok_status wok_image_inspect(wok_ctx *ctx, const void *data, size_t bytes, const
     return inspect(&source, info);
 }
 
-/* ---- orientation --------------------------------------------------------------------------------------------------- */
+/* ---- orientation ----------------------------------------------------------------------------------------------- */
 
 /* EXIF's eight orientations as three switches: mirror rows, mirror columns, swap axes (applied last). */
 enum { FLIP_X = 1, FLIP_Y = 2, SWAP = 4 };
-static const unsigned char steps[9] = {0, 0, FLIP_X, FLIP_X | FLIP_Y, FLIP_Y, SWAP, SWAP | FLIP_Y, SWAP | FLIP_X | FLIP_Y,
-                                       SWAP | FLIP_X};
+static const unsigned char steps[9] = {
+    0, 0, FLIP_X, FLIP_X | FLIP_Y, FLIP_Y, SWAP, SWAP | FLIP_Y, SWAP | FLIP_X | FLIP_Y, SWAP | FLIP_X};
 
 /* Pixel (x, y) of the stored picture is written to its place: read in order, written by strides. */
 static wok_status orient(wok_ctx *ctx, wok_image *image) {
@@ -83,7 +83,7 @@ static wok_status orient(wok_ctx *ctx, wok_image *image) {
     return WOK_OK;
 }
 
-/* ---- decoding ------------------------------------------------------------------------------------------------------ */
+/* ---- decoding -------------------------------------------------------------------------------------------------- */
 
 static int denominator(const wok_image_info *info, const wok_decode_options *o, bool swapped) {
     const int64_t w = swapped ? o->fast_height : o->fast_width, h = swapped ? o->fast_width : o->fast_height;

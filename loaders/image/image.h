@@ -17,8 +17,8 @@ typedef struct wok_image_source {
     const char *name; /* for error sentences */
 } wok_image_source;
 
-/* Orientation in a TIFF block (what follows "Exif\0\0" in a JPEG, the eXIf chunk of a PNG): 1 to 8; 0 where the block is
- * damaged or says nothing. */
+/* Orientation in a TIFF block (what follows "Exif\0\0" in a JPEG, the eXIf chunk of a PNG): 1 to 8; 0 where the
+ * block is damaged or says nothing. */
 int wok_exif_orientation(const uint8_t *tiff, size_t bytes);
 
 bool wok_jpeg_is(const uint8_t *data, size_t bytes);
@@ -33,7 +33,7 @@ wok_status wok_png_decode(const wok_image_source *source, wok_image *image);
 /* Allocates image->pixels for width x height x channels. */
 wok_status wok_image_allocate(wok_ctx *ctx, wok_image *image, int64_t width, int64_t height, int64_t channels);
 
-/* Path of `file` in a model's folder, or beside a model file; NULL where there is no memory. Free with the other one. */
+/* Path of `file` in a model's folder, or beside a model file; NULL where there is no memory. */
 char *wok_image_beside(wok_ctx *ctx, const char *model_path, const char *file);
 void wok_image_beside_free(wok_ctx *ctx, char *path);
 

@@ -1,7 +1,7 @@
 /* jpeg.c - JPEG by libjpeg-turbo.
  *
- * The markers are walked by hand first: that finds size, components and EXIF without a decoder, and a file that was cut off,
- * which libjpeg only warns of in words. ITU-T T.81 annex B. */
+ * The markers are walked by hand first: that finds size, components and EXIF without a decoder, and a file that was
+ * cut off, which libjpeg only warns of in words. ITU-T T.81 annex B. */
 #include "image.h"
 
 #include <limits.h>
@@ -21,7 +21,9 @@ static bool is_frame(int marker) {
     return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
 }
 
-static bool stands_alone(int marker) { return marker == M_TEM || marker == M_SOI || (marker >= M_RST0 && marker <= M_RST7); }
+static bool stands_alone(int marker) {
+    return marker == M_TEM || marker == M_SOI || (marker >= M_RST0 && marker <= M_RST7);
+}
 
 static int be16(const uint8_t *p) { return p[0] << 8 | p[1]; }
 
@@ -35,8 +37,8 @@ static void read_segment(outline *o, int marker, const uint8_t *p, size_t bytes)
         o->orientation = wok_exif_orientation(p + 6, bytes - 6);
 }
 
-/* The next marker at or after *at, which moves behind it; -1 at the end. Stuffed zeros and fill bytes are passed over, and so
- * is anything between segments, as libjpeg does. */
+/* The next marker at or after *at, which moves behind it; -1 at the end. Stuffed zeros and fill bytes are passed
+ * over, and so is anything between segments, as libjpeg does. */
 static int next_marker(const uint8_t *data, size_t bytes, size_t *at) {
     while (*at < bytes) {
         const uint8_t *ff = memchr(data + *at, 0xff, bytes - *at);
@@ -73,7 +75,8 @@ static wok_status look(const wok_image_source *s, outline *o) {
     if (!o->components)
         return wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "%s is a JPEG file without a picture in it, or cut off", s->name);
     if (o->width == 0 || o->height == 0)
-        return wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "%s: the JPEG header says %d x %d pixels", s->name, o->width, o->height);
+        return wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "%s: the JPEG header says %d x %d pixels", s->name, o->width,
+                            o->height);
     return WOK_OK;
 }
 
@@ -94,7 +97,7 @@ static int mul255(int a, int b) {
     return (t + (t >> 8)) >> 8;
 }
 
-/* Inverted CMYK, as Adobe writes and Pillow assumes always, to RGB. In place: a pixel's target never passes its source. */
+/* Inverted CMYK, as Adobe writes and Pillow assumes, to RGB. In place: a pixel's target never passes its source. */
 static void cmyk_to_rgb(uint8_t *p, int64_t pixels) {
     for (int64_t i = 0; i < pixels; i++) {
         const int k = p[4 * i + 3];
@@ -105,9 +108,19 @@ static void cmyk_to_rgb(uint8_t *p, int64_t pixels) {
     }
 }
 
+/* Does libjpeg see the picture that the walk saw? Otherwise it would fill another rectangle than the one allocated. The
+ * call also fails for samplings that it has no name for, but not before it has set the size. */
+static bool same_size(tjhandle tj, const wok_image_source *s, const outline *o) {
+    int width = 0, height = 0, sampling, colours;
+    tjDecompressHeader3(tj, s->data, (unsigned long)s->bytes, &width, &height, &sampling, &colours);
+    return width == o->width && height == o->height;
+}
+
 static wok_status decode(tjhandle tj, const wok_image_source *s, const outline *o, wok_image *image) {
     const int width = (int)image->width, height = (int)image->height;
     const bool cmyk = o->components == 4;
+    if (!same_size(tj, s, o))
+        return wok_ctx_fail(s->ctx, WOK_ERR_FORMAT, "%s has a damaged JPEG header: %s", s->name, tjGetErrorStr2(tj));
     /* at most 500 scans, which no honest encoder needs and a hostile file makes minutes of */
     const int flags = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS;
     const int rc = tjDecompress2(tj, s->data, (unsigned long)s->bytes, image->pixels, width, 0, height,

@@ -20,7 +20,7 @@ static wok_status reserve(wok_labels *l, size_t count, size_t bytes) {
     return WOK_OK;
 }
 
-/* ---- one a line ------------------------------------------------------------------------------------------------------ */
+/* ---- one a line ------------------------------------------------------------------------------------------------ */
 
 static wok_status read_lines(wok_labels *l, const char *data, size_t bytes) {
     size_t count = 0, at = 0;
@@ -41,7 +41,7 @@ static wok_status read_lines(wok_labels *l, const char *data, size_t bytes) {
     return WOK_OK;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
 /* The class that element number `n` names: n in an array, the key's number in an object; -1 if it is none. */
 static int64_t class_of(const wok_json *doc, wok_json_at item, int64_t n, bool object) {
@@ -102,15 +102,15 @@ static wok_status read_json(wok_labels *l, const char *data, size_t bytes, const
     tally t = {0, 1};
     filler f = {l, 0};
     if (!each_label(doc, count_label, &t))
-        status = wok_ctx_fail(l->ctx, WOK_ERR_FORMAT, "%s should be an array of labels, or an object from number to label",
-                              path);
+        status = wok_ctx_fail(l->ctx, WOK_ERR_FORMAT,
+                              "%s should be an array of labels, or an object from number to label", path);
     if (status == WOK_OK) status = reserve(l, t.count, t.bytes);
     if (status == WOK_OK) each_label(doc, add_label, &f);
     wok_json_free(&doc);
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------- */
+/* ---------------------------------------------------------------------------------------------------------------- */
 
 wok_status wok_labels_load(wok_ctx *ctx, const char *path, wok_labels *l) {
     char *data;

@@ -48,7 +48,7 @@ wok_status wok_png_inspect(const wok_image_source *s, wok_image_info *info) {
     return WOK_OK;
 }
 
-/* RGB8 of any colour type: palettes looked up, grey repeated and spread over 0..255, alpha dropped, 16 bits cut to 8. */
+/* RGB8 of any colour type: palettes looked up, grey spread over 0..255 and repeated, alpha dropped, 16 bits cut. */
 wok_status wok_png_decode(const wok_image_source *s, wok_image *image) {
     spng_ctx *png;
     struct spng_ihdr header;

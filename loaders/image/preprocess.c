@@ -1,4 +1,5 @@
-/* preprocess.c - resize, crop, normalise: sizes and offsets as torchvision works them out, pixels by the resize kernels. */
+/* preprocess.c - resize, crop, normalise: sizes and offsets as torchvision works them out, pixels by the resize
+ * kernels. */
 #include "image.h"
 
 #include "../json.h"
@@ -6,10 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- geometry ------------------------------------------------------------------------------------------------------ */
+/* ---- geometry -------------------------------------------------------------------------------------------------- */
 
-/* What becomes of a picture: resized to width x height, of which the window (left, top, w, h) lands at (pad_left, pad_top) of
- * an out_w x out_h result that is zero elsewhere. */
+/* What becomes of a picture: resized to width x height, of which the window (left, top, w, h) lands at (pad_left,
+ * pad_top) of an out_w x out_h result that is zero elsewhere. */
 typedef struct geometry {
     int64_t width, height, left, top, w, h, pad_left, pad_top, out_w, out_h;
 } geometry;
@@ -19,7 +20,8 @@ static void resized_size(const wok_preprocess *p, int64_t width, int64_t height,
     g->height = p->height ? p->height : height;
     if (!p->resize) return;
     const int64_t shorter = width < height ? width : height, longer = width < height ? height : width;
-    const int64_t other = (int64_t)((double)(p->resize * longer) / (double)shorter); /* Python's int(size * long / short) */
+    /* Python's int(size * long / short) */
+    const int64_t other = (int64_t)((double)(p->resize * longer) / (double)shorter);
     g->width = width <= height ? p->resize : other;
     g->height = width <= height ? other : p->resize;
 }
@@ -49,7 +51,8 @@ static wok_status check_options(wok_ctx *ctx, const wok_preprocess *p) {
         return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "preprocessing knows the layouts chw and hwc");
     for (int c = 0; c < 3; c++)
         if (!isfinite(p->mean[c]) || !isfinite(p->scale) || !isfinite(p->scale / p->std[c]))
-            return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "mean, std or scale of preprocessing is not a number that works");
+            return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT,
+                                "mean, std or scale of preprocessing is not a number that works");
     return WOK_OK;
 }
 
@@ -57,19 +60,21 @@ static wok_status geometry_of(wok_ctx *ctx, const wok_preprocess *p, int64_t wid
     wok_status status = check_options(ctx, p);
     if (status != WOK_OK) return status;
     if (width < 1 || height < 1 || !is_side(width) || !is_side(height))
-        return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "a picture of %lld x %lld pixels cannot be preprocessed", (long long)width,
-                            (long long)height);
+        return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "a picture of %lld x %lld pixels cannot be preprocessed",
+                            (long long)width, (long long)height);
     resized_size(p, width, height, g);
     crop_axis(g->width, p->crop_w, &g->left, &g->w, &g->pad_left, &g->out_w);
     crop_axis(g->height, p->crop_h, &g->top, &g->h, &g->pad_top, &g->out_h);
     const int64_t limit = p->decode.max_pixels > 0 ? p->decode.max_pixels : WOK_IMAGE_MAX_PIXELS;
     if (!is_side(g->width) || !is_side(g->height) || g->out_w * g->out_h > limit)
         return wok_ctx_fail(ctx, WOK_ERR_LIMIT, "preprocessing would make a picture of %lld x %lld pixels",
-                            (long long)(p->crop_w ? g->out_w : g->width), (long long)(p->crop_h ? g->out_h : g->height));
+                            (long long)(p->crop_w ? g->out_w : g->width),
+                            (long long)(p->crop_h ? g->out_h : g->height));
     return WOK_OK;
 }
 
-wok_status wok_preprocess_shape(wok_ctx *ctx, const wok_preprocess *p, int64_t width, int64_t height, wok_tensor *shape) {
+wok_status wok_preprocess_shape(wok_ctx *ctx, const wok_preprocess *p, int64_t width, int64_t height,
+                                wok_tensor *shape) {
     geometry g;
     wok_status status = geometry_of(ctx, p, width, height, &g);
     if (status != WOK_OK) return status;
@@ -79,7 +84,7 @@ wok_status wok_preprocess_shape(wok_ctx *ctx, const wok_preprocess *p, int64_t w
     return WOK_OK;
 }
 
-/* ---- pixels -------------------------------------------------------------------------------------------------------- */
+/* ---- pixels ---------------------------------------------------------------------------------------------------- */
 
 /* Strides of the result, channel c counted r g b as the picture stands; `origin` is where r of pixel (0, 0) goes. */
 typedef struct target {
@@ -123,7 +128,8 @@ wok_status wok_preprocess_run(wok_ctx *ctx, const wok_preprocess *p, const wok_i
     if (status != WOK_OK) return status;
     const size_t element = wok_dtype_size(p->dtype), need = (size_t)(3 * g.out_h * g.out_w) * element;
     if (bytes != need || !data)
-        return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "preprocessing gives %zu bytes, the memory given is %zu", need, bytes);
+        return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "preprocessing gives %zu bytes, the memory given is %zu", need,
+                            bytes);
     make_target(p, &g, &t);
     if (g.w < g.out_w || g.h < g.out_h) fill(p, &g, &t, data);
 
@@ -132,10 +138,11 @@ wok_status wok_preprocess_run(wok_ctx *ctx, const wok_preprocess *p, const wok_i
                                                   : WOK_RESIZE_U8_UNIT;
     const wok_resize_problem problem = {op, p->interpolation, p->antialias, 3};
     const int64_t origin = t.origin + g.pad_top * t.row + g.pad_left * t.pixel;
-    wok_resize_args args = {.x = image->pixels, .in_h = image->height, .in_w = image->width, .x_stride = 3 * image->width,
-                            .out_h = g.height, .out_w = g.width, .crop_top = g.top, .crop_left = g.left, .crop_h = g.h,
-                            .crop_w = g.w, .y = (uint8_t *)data + (size_t)origin * element, .y_stride = t.row,
-                            .y_pixel_stride = t.pixel, .y_channel_stride = t.channel, .scale = t.scale, .shift = t.shift};
+    wok_resize_args args = {
+        .x = image->pixels, .in_h = image->height, .in_w = image->width, .x_stride = 3 * image->width,
+        .out_h = g.height, .out_w = g.width, .crop_top = g.top, .crop_left = g.left, .crop_h = g.h, .crop_w = g.w,
+        .y = (uint8_t *)data + (size_t)origin * element, .y_stride = t.row, .y_pixel_stride = t.pixel,
+        .y_channel_stride = t.channel, .scale = t.scale, .shift = t.shift};
     const wok_resize_kernel *kernel = wok_resize_select(wok_ctx_isa(ctx), &problem, NULL, NULL);
     if (!kernel) return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "preprocessing does not know this interpolation");
     const wok_parallel *parallel = wok_ctx_parallel(ctx);
@@ -147,7 +154,7 @@ wok_status wok_preprocess_run(wok_ctx *ctx, const wok_preprocess *p, const wok_i
     return WOK_OK;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------------------------- */
 
 /* Decoding stays at least as large as the resized picture, before the crop. */
 static wok_status plan_decode(wok_ctx *ctx, const wok_preprocess *p, const void *data, size_t bytes, const char *name,
@@ -183,8 +190,8 @@ static wok_status finish(wok_ctx *ctx, const wok_preprocess *p, const wok_image 
     return status;
 }
 
-wok_status wok_preprocess_decode(wok_ctx *ctx, const wok_preprocess *p, const void *data, size_t bytes, const char *name,
-                                 wok_tensor *tensor) {
+wok_status wok_preprocess_decode(wok_ctx *ctx, const wok_preprocess *p, const void *data, size_t bytes,
+                                 const char *name, wok_tensor *tensor) {
     wok_image image = {0};
     memset(tensor, 0, sizeof *tensor);
     wok_status status = decode(ctx, p, data, bytes, name, &image);

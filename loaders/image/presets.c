@@ -9,7 +9,7 @@
 
 enum { MAX_JSON = 1 << 20 };
 
-/* ---- presets ------------------------------------------------------------------------------------------------------- */
+/* ---- presets --------------------------------------------------------------------------------------------------- */
 
 #define IMAGENET .scale = 1.0 / 255, .mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}
 #define PLAIN .scale = 1, .std = {1, 1, 1}
@@ -57,7 +57,7 @@ wok_status wok_preprocess_preset(wok_ctx *ctx, const char *name, wok_preprocess 
     return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "no preprocessing is called '%s'; there are %s", name, list);
 }
 
-/* ---- preprocess.json ----------------------------------------------------------------------------------------------- */
+/* ---- preprocess.json ------------------------------------------------------------------------------------------- */
 
 typedef struct reader {
     wok_ctx *ctx;
@@ -77,7 +77,8 @@ static bool get_side(const reader *r, wok_json_at at, int64_t *side) {
 static wok_status get_size(const reader *r, const char *key, wok_json_at at, int64_t *height, int64_t *width) {
     const wok_json_at first = wok_json_first(r->doc, at);
     const bool pair = wok_json_kind_of(r->doc, at) == WOK_JSON_ARRAY && wok_json_count(r->doc, at) == 2;
-    if (pair ? get_side(r, first, height) && get_side(r, wok_json_next(r->doc, first), width) : get_side(r, at, height)) {
+    if (pair ? get_side(r, first, height) && get_side(r, wok_json_next(r->doc, first), width)
+             : get_side(r, at, height)) {
         if (!pair) *width = *height;
         return WOK_OK;
     }
@@ -136,8 +137,10 @@ static wok_status read_key(const reader *r, const char *key, wok_json_at at) {
     if (!strcmp(key, "mean")) return get_three(r, key, at, p->mean);
     if (!strcmp(key, "std")) return get_three(r, key, at, p->std);
     if (!strcmp(key, "scale")) return wok_json_double(r->doc, at, &p->scale) ? WOK_OK : bad(r, key, "a number");
-    if (!strcmp(key, "antialias")) return wok_json_bool(r->doc, at, &p->antialias) ? WOK_OK : bad(r, key, "true or false");
-    if (!strcmp(key, "interpolation") || !strcmp(key, "layout") || !strcmp(key, "channels")) return read_word(r, key, at);
+    if (!strcmp(key, "antialias"))
+        return wok_json_bool(r->doc, at, &p->antialias) ? WOK_OK : bad(r, key, "true or false");
+    if (!strcmp(key, "interpolation") || !strcmp(key, "layout") || !strcmp(key, "channels"))
+        return read_word(r, key, at);
     return wok_ctx_fail(r->ctx, WOK_ERR_UNSUPPORTED, "%s asks for \"%s\", which wok does not know", r->name, key);
 }
 

@@ -7,12 +7,12 @@
  *   ...
  *   wok_preprocess_free(ctx, &x);
  *
- * Decoding gives 8-bit RGB, the bytes that Pillow's Image.open(path).convert("RGB") gives where the same libjpeg-turbo is
- * underneath (accurate integer DCT, triangle upsampling of colour). Resizing is the `resize` kernel family: byte-equal to
- * Pillow in 8 bits, equal to torch.nn.functional.interpolate within rounding in f32.
+ * Decoding gives 8-bit RGB, the bytes that Pillow's Image.open(path).convert("RGB") gives where the same libjpeg-turbo
+ * is underneath (accurate integer DCT, triangle upsampling of colour). Resizing is the `resize` kernel family:
+ * byte-equal to Pillow in 8 bits, equal to torch.nn.functional.interpolate within rounding in f32.
  *
- * All functions are thread-safe; errors go to wok_ctx_error(ctx), one sentence that names the file. Memory comes from the
- * context's allocator, except what libturbojpeg and libspng keep while they decode.
+ * All functions are thread-safe; errors go to wok_ctx_error(ctx), one sentence that names the file. Memory comes from
+ * the context's allocator, except what libturbojpeg and libspng keep while they decode.
  */
 #ifndef WOK_IMAGE_H
 #define WOK_IMAGE_H
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* ---- decoding ------------------------------------------------------------------------------------------------------ */
+/* ---- decoding ------------------------------------------------------------------------------------------------ */
 
 typedef enum wok_image_format { WOK_IMAGE_JPEG = 1, WOK_IMAGE_PNG = 2 } wok_image_format;
 
@@ -47,20 +47,21 @@ typedef struct wok_image_info {
 typedef struct wok_decode_options {
     size_t size;        /* sizeof(wok_decode_options); zero means the default everywhere */
     int64_t max_pixels; /* larger pictures are refused before anything is allocated, WOK_ERR_LIMIT; 0: 2^28 */
-    /* By default the EXIF orientation is applied, so that the picture stands as a viewer shows it (as OpenCV's imread does;
-     * Pillow and torchvision leave pixels as they are stored, which `keep_orientation` gives). Damaged EXIF is ignored. */
+    /* By default the EXIF orientation is applied, so that the picture stands as a viewer shows it (as OpenCV's imread
+     * does). Pillow and torchvision leave pixels as they are stored: `keep_orientation`. Damaged EXIF is ignored. */
     bool keep_orientation;
-    /* Scaled decoding, off where 0: a JPEG is decoded at 1/2, 1/4 or 1/8, as long as both sides stay at least this long.
-     * Several times faster for large photos, and other pixels than those of a full decode. PNG pays no heed to it. */
+    /* Scaled decoding, off where 0: a JPEG is decoded at 1/2, 1/4 or 1/8, as long as both sides stay at least this
+     * long. Several times faster for large photos, and other pixels than those of a full decode. PNG pays no heed. */
     int64_t fast_width, fast_height;
 } wok_decode_options;
 
-/* What a file is, without decoding it. WOK_ERR_UNSUPPORTED for other formats, by name where it is known; WOK_ERR_FORMAT for
- * damaged headers. `name` stands for the file in error sentences. */
+/* What a file is, without decoding it. WOK_ERR_UNSUPPORTED for other formats, by name where it is known;
+ * WOK_ERR_FORMAT for damaged headers. `name` stands for the file in error sentences. */
 WOK_API wok_status wok_image_inspect(wok_ctx *ctx, const void *data, size_t bytes, const char *name,
                                      wok_image_info *info);
 /* JPEG: baseline and progressive, 8 bit; RGB, YCbCr, grey, and CMYK or YCCK as Adobe stores them, inverted (so Pillow
- * reads all of them). A cut-off file is an error; damaged data inside is decoded as far as libjpeg-turbo goes, as in Pillow.
+ * reads all of them). A cut-off file is an error; damaged data inside is decoded as far as libjpeg-turbo goes, as in
+ * Pillow.
  * PNG: all colour types and depths, interlaced too. Alpha is dropped, not blended; grey is repeated; 16 bits keep their
  * upper 8 (where Pillow clips 16-bit grey at 255); gamma and colour profiles are left alone.
  * On success image->pixels belongs to the caller: wok_image_free. options may be NULL. */
@@ -71,15 +72,15 @@ WOK_API wok_status wok_image_load(wok_ctx *ctx, const char *path, const wok_deco
 /* Frees and clears. An empty image and NULL are fine. */
 WOK_API void wok_image_free(wok_ctx *ctx, wok_image *image);
 
-/* ---- preprocessing ------------------------------------------------------------------------------------------------- */
+/* ---- preprocessing ------------------------------------------------------------------------------------------- */
 
 typedef enum wok_image_layout { WOK_LAYOUT_CHW = 0, WOK_LAYOUT_HWC = 1 } wok_image_layout;
 
 /* From a picture to the numbers that a model was trained on. Always start from a preset: zero is not a default here.
- *   1. resize: `resize` makes the shorter side that long and the longer side trunc(resize * long / short), as torchvision's
- *      Resize; or `height` x `width` exactly; or neither.
- *   2. crop: the middle crop_h x crop_w; offset round-half-even((h - crop_h) / 2) as torchvision's CenterCrop. Where the
- *      picture is smaller it is first padded with zeros, floor of the lack in front.
+ *   1. resize: `resize` makes the shorter side that long and the longer side trunc(resize * long / short), as
+ *      torchvision's Resize; or `height` x `width` exactly; or neither.
+ *   2. crop: the middle crop_h x crop_w; offset round-half-even((h - crop_h) / 2) as torchvision's CenterCrop. Where
+ *      the picture is smaller it is first padded with zeros, floor of the lack in front.
  *   3. value: u8, or f32 (v * scale - mean[c]) / std[c], in the order r g b (b g r with bgr; mean and std in the same
  *      order as the output). */
 typedef struct wok_preprocess {
@@ -95,8 +96,8 @@ typedef struct wok_preprocess {
     wok_image_layout layout;
     bool bgr;
     double scale, mean[3], std[3]; /* WOK_F32 only */
-    wok_decode_options decode;     /* for wok_preprocess_load and _decode; fast_width and fast_height are set by `fast` */
-    bool fast; /* scaled JPEG decoding, as long as no side becomes shorter than the resized picture's */
+    wok_decode_options decode; /* for wok_preprocess_load and _decode, except fast_width and fast_height */
+    bool fast;                 /* scaled JPEG decoding, as long as no side becomes shorter than the resized picture's */
 } wok_preprocess;
 
 /* NULL or one of
@@ -129,8 +130,8 @@ WOK_API wok_status wok_preprocess_beside(wok_ctx *ctx, const char *model_path, w
  * contradict each other, WOK_ERR_LIMIT beyond decode.max_pixels. */
 WOK_API wok_status wok_preprocess_shape(wok_ctx *ctx, const wok_preprocess *p, int64_t width, int64_t height,
                                         wok_tensor *shape);
-/* Into the caller's memory of `bytes` bytes, which must be what wok_preprocess_shape says. The target of `resize` is worked
- * out from image->full_width and full_height. */
+/* Into the caller's memory of `bytes` bytes, which must be what wok_preprocess_shape says. The target of `resize` is
+ * worked out from image->full_width and full_height. */
 WOK_API wok_status wok_preprocess_run(wok_ctx *ctx, const wok_preprocess *p, const wok_image *image, void *data,
                                       size_t bytes);
 /* Decodes and runs. tensor->data belongs to the caller: wok_preprocess_free. */
@@ -141,7 +142,7 @@ WOK_API wok_status wok_preprocess_load(wok_ctx *ctx, const wok_preprocess *p, co
 WOK_API wok_status wok_preprocess_open(wok_ctx *ctx, const wok_preprocess *p, const char *path, wok_image *image);
 WOK_API void wok_preprocess_free(wok_ctx *ctx, wok_tensor *tensor);
 
-/* ---- classifying --------------------------------------------------------------------------------------------------- */
+/* ---- classifying --------------------------------------------------------------------------------------------- */
 
 /* A model with its preprocessing and labels; one thread at a time. Errors go to wok_ctx_error of its context.
  *
@@ -154,16 +155,17 @@ WOK_API void wok_preprocess_free(wok_ctx *ctx, wok_tensor *tensor);
 typedef struct wok_classifier wok_classifier;
 
 typedef struct wok_classifier_options {
-    size_t size;                      /* sizeof(wok_classifier_options); zero means the default everywhere */
-    const char *arch;                 /* as in wok_load_options */
-    const wok_preprocess *preprocess; /* copied; NULL: preprocess.json beside the model; where there is none, torchvision's
-                                         way at the model's input size */
-    const char *labels; /* a file: one label a line, or JSON where its name ends in .json; NULL: labels.json beside the
-                           model, if there is one. JSON is an array of strings, or {"0": "cat", "1": "dog"} */
+    size_t size;      /* sizeof(wok_classifier_options); zero means the default everywhere */
+    const char *arch; /* as in wok_load_options */
+    /* Copied. NULL: preprocess.json beside the model; where there is none, torchvision's way at the model's size. */
+    const wok_preprocess *preprocess;
+    /* A file: one label a line, or where its name ends in .json an array of strings or {"0": "cat", "1": "dog"}. NULL:
+     * labels.json beside the model, if there is one. */
+    const char *labels;
 } wok_classifier_options;
 
-/* model_path: what wok_model_load takes. The model must have one f32 input [N, 3, H, W] or [N, H, W, 3] (which of the two
- * decides the layout, whatever the preprocessing says), and its first output must be f32: a score a class. */
+/* model_path: what wok_model_load takes. The model must have one f32 input [N, 3, H, W] or [N, H, W, 3] (which of the
+ * two decides the layout, whatever the preprocessing says), and its first output must be f32: a score a class. */
 WOK_API wok_status wok_classifier_load(wok_ctx *ctx, const char *model_path, const wok_classifier_options *options,
                                        wok_classifier **classifier);
 /* Frees and clears. NULL and pointer to NULL are fine. */
@@ -174,8 +176,8 @@ WOK_API size_t wok_classifier_width(const wok_classifier *classifier);
 WOK_API const char *wok_classifier_label(const wok_classifier *classifier, size_t index);
 /* Owned by the classifier. */
 WOK_API wok_model *wok_classifier_model(const wok_classifier *classifier);
-/* scores: one probability a class. Scores of the model that are no probabilities yet (one is negative, or their sum is off
- * 1 by more than 0.001) go through a softmax. */
+/* scores: one probability a class. Scores of the model that are no probabilities yet (one is negative, or their sum is
+ * off 1 by more than 0.001) go through a softmax. */
 WOK_API wok_status wok_classifier_run(wok_classifier *classifier, const wok_image *image, float *scores);
 /* Decodes as the preprocessing says. */
 WOK_API wok_status wok_classifier_run_file(wok_classifier *classifier, const char *path, float *scores);
