@@ -286,27 +286,12 @@ Test(command, external_data_stays_in_the_models_folder) {
 /* ---- outputs ----------------------------------------------------------------------------------------------------------------------- */
 
 Test(command, output_names_become_file_names) {
-    static const char *const names[] = {"463",
-                                        "onnx::Shape_422",
-                                        "StatefulPartitionedCall:0",
-                                        "a/b",
-                                        "../up",
-                                        ".hidden",
-                                        "100%",
-                                        "a\tb",
-                                        "m\xc3\xbc"
-                                        "de",
-                                        "x.y"};
-    static const char *const files[] = {"463",
-                                        "onnx::Shape_422",
-                                        "StatefulPartitionedCall:0",
-                                        "a%2Fb",
-                                        "%2E.%2Fup",
-                                        "%2Ehidden",
-                                        "100%25",
-                                        "a%09b",
-                                        "m\xc3\xbc"
-                                        "de",
+    static const char *const names[] = {
+        "463", "onnx::Shape_422", "StatefulPartitionedCall:0", "a/b", "../up", ".hidden", "100%", "a\tb", "m\xc3\xbcr",
+        "x.y"};
+    static const char *const files[] = {"463",    "onnx::Shape_422", "StatefulPartitionedCall:0",
+                                        "a%2Fb",  "%2E.%2Fup",       "%2Ehidden",
+                                        "100%25", "a%09b",           "m\xc3\xbcr",
                                         "x.y"};
     enum { COUNT = sizeof names / sizeof *names };
     save_model("m.onnx", COUNT, names);

@@ -104,6 +104,9 @@ void cmd_progress(const char *what, int64_t done, int64_t total) {
 static void print_passes(void) {
     int column = printf("\nrewrites (--no-pass):");
     for (int i = 0; wok_pass_name(i); i++) {
+        int first = 0; /* some run twice */
+        while (strcmp(wok_pass_name(first), wok_pass_name(i)) != 0) first++;
+        if (first < i) continue;
         if (column + (int)strlen(wok_pass_name(i)) > 110) column = printf("\n ") - 1;
         column += printf(" %s", wok_pass_name(i));
     }

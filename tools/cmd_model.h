@@ -17,7 +17,7 @@ typedef struct cmd_model_options {
     {"--threads", OPT_COUNT, &(o).threads, "N", "threads; default: the CPUs this process may use"},                     \
     {"--precision", OPT_TEXT, &(o).precision, "fp32", "how to compute: fp32"},                                          \
     {"--backend", OPT_TEXT, &(o).backend, "cpu", "where to compute: cpu"},                                              \
-    {"--no-pass", OPT_LIST, &(o).no_pass, "NAME", "leave a rewrite out (may be repeated; see docs/architecture.md)"}
+    {"--no-pass", OPT_LIST, &(o).no_pass, "NAME", "leave a rewrite out (may be repeated)"}
 
 typedef struct cmd_model {
     wok_ctx *ctx;
