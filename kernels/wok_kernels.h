@@ -232,9 +232,10 @@ typedef struct wok_dwconv_kernel {
 WOK_DEFINE_SELECT(dwconv)
 
 /* ---- pool: 2-D max and average, NHWC, f32 ------------------------------------------------------------------------ */
-/* Max: NaN in a window is dropped unless all are NaN... decided and stated in pool/pool.h, same for every C and ISA.
+/* Max: a NaN in a window makes the result NaN, as in PyTorch (ONNX Runtime drops it); the same for every C and ISA.
  * Average sums ky, kx ascending in f32; count is the window inside the picture, or the whole window
- * (count_include_pad: the window clipped to the padded picture). Global average: kernel = in_h x in_w. */
+ * (count_include_pad: the window clipped to the padded picture). Global average: kernel = in_h x in_w.
+ * A window without a pixel gives -inf (max) and 0 (average). Details: pool/pool.h. */
 
 typedef enum wok_pool_op { WOK_POOL_MAX, WOK_POOL_AVERAGE } wok_pool_op;
 
