@@ -165,11 +165,16 @@ Test(classifier, usual_preprocessing) {
     wok_preprocess p;
     wok_preprocess_preset(ctx, "keras-tf", &p);
     p.height = p.width = 112;
-    wok_classifier_options options = {.size = sizeof options, .preprocess = &p};
-    c = load(in_folder("m.onnx"), &options); /* HWC in the preset, CHW in the model */
-    run_colour(c, (uint8_t[]){255, 0, 0}, 5, 5, scores);
-    cr_expect_float_eq(scores[0], (float)(exp(1) / (exp(1) + 2 * exp(-1))), 1e-5);
-    wok_classifier_free(&c);
+    wok_classifier_options by_struct = {.size = sizeof by_struct, .preprocess = &p};
+    wok_classifier_options by_name = {.size = sizeof by_name, .preset = "keras-tf"};
+    for (int k = 0; k < 2; k++) { /* HWC in the preset, CHW in the model */
+        c = load(in_folder("m.onnx"), k ? &by_name : &by_struct);
+        run_colour(c, (uint8_t[]){255, 0, 0}, 5, 5, scores);
+        cr_expect_float_eq(scores[0], (float)(exp(1) / (exp(1) + 2 * exp(-1))), 1e-5);
+        wok_classifier_free(&c);
+    }
+    by_name.preset = "caffe7";
+    cr_expect_eq(wok_classifier_load(ctx, in_folder("m.onnx"), &by_name, &c), WOK_ERR_ARGUMENT);
 }
 
 /* ---- labels ---------------------------------------------------------------------------------------------------- */

@@ -36,17 +36,15 @@ static int classify_all(const classify_job *job, wok_ctx *ctx, wok_classifier *c
 
 int classify_images(const classify_job *job, cmd_lines *lines) {
     wok_ctx_options options = {.size = sizeof options, .threads = job->threads, .log = cmd_log};
-    wok_classifier_options how = {.size = sizeof how, .arch = job->arch, .labels = job->labels};
+    wok_classifier_options how = {
+        .size = sizeof how, .arch = job->arch, .preset = job->preset, .labels = job->labels};
     wok_ctx *ctx = wok_ctx_create(&options);
     wok_classifier *classifier = NULL;
     wok_preprocess p;
     if (!ctx) return cmd_error("out of memory");
     int status = 0;
-    if (job->preset) {
-        how.preprocess = &p;
-        if (wok_preprocess_preset(ctx, job->preset, &p) != WOK_OK)
-            status = cmd_usage(job->command, "%s", wok_ctx_error(ctx));
-    }
+    if (job->preset && wok_preprocess_preset(ctx, job->preset, &p) != WOK_OK)
+        status = cmd_usage(job->command, "%s", wok_ctx_error(ctx));
     if (!status && wok_classifier_load(ctx, job->model, &how, &classifier) != WOK_OK)
         status = cmd_error("%s", wok_ctx_error(ctx));
     if (!status) status = classify_all(job, ctx, classifier, lines);

@@ -47,13 +47,20 @@ static wok_status look_at_input(wok_classifier *c, const char *path, bool *hwc, 
     return WOK_OK;
 }
 
-/* torchvision's way, at the model's size: 256 and 224 keep their ratio. */
-static wok_status usual_preprocess(wok_classifier *c, int64_t height, int64_t width) {
-    wok_status status = wok_preprocess_preset(c->ctx, "torchvision", &c->preprocess);
+/* A preset at the model's size, where that is fixed: a resize keeps its ratio to the crop. */
+static wok_status use_preset(wok_classifier *c, const char *name, int64_t height, int64_t width) {
+    wok_preprocess *p = &c->preprocess;
+    wok_status status = wok_preprocess_preset(c->ctx, name, p);
     if (status != WOK_OK || height < 1 || width < 1) return status;
-    c->preprocess.resize = ((height < width ? height : width) * 256 + 112) / 224;
-    c->preprocess.crop_h = height;
-    c->preprocess.crop_w = width;
+    if (p->resize) {
+        const int64_t side = height < width ? height : width;
+        p->resize = (side * p->resize + p->crop_h / 2) / p->crop_h;
+        p->crop_h = height;
+        p->crop_w = width;
+    } else {
+        p->height = height;
+        p->width = width;
+    }
     return WOK_OK;
 }
 
@@ -66,8 +73,8 @@ static wok_status choose_preprocess(wok_classifier *c, const char *path, const w
     char *beside = wok_image_beside(c->ctx, path, "preprocess.json");
     if (!beside) return WOK_ERR_MEMORY;
     if (o->preprocess) c->preprocess = *o->preprocess;
-    else if (stat(beside, &info) == 0) status = wok_preprocess_beside(c->ctx, path, &c->preprocess);
-    else status = usual_preprocess(c, height, width);
+    else if (!o->preset && stat(beside, &info) == 0) status = wok_preprocess_beside(c->ctx, path, &c->preprocess);
+    else status = use_preset(c, o->preset ? o->preset : "torchvision", height, width);
     wok_image_beside_free(c->ctx, beside);
     if (status != WOK_OK) return status;
     wok_preprocess *p = &c->preprocess;

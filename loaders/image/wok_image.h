@@ -157,8 +157,10 @@ typedef struct wok_classifier wok_classifier;
 typedef struct wok_classifier_options {
     size_t size;      /* sizeof(wok_classifier_options); zero means the default everywhere */
     const char *arch; /* as in wok_load_options */
-    /* Copied. NULL: preprocess.json beside the model; where there is none, torchvision's way at the model's size. */
+    /* The first of these that is there: `preprocess` (copied); `preset`, at the model's size where that is fixed;
+     * preprocess.json beside the model; the preset torchvision. */
     const wok_preprocess *preprocess;
+    const char *preset;
     /* A file: one label a line, or where its name ends in .json an array of strings or {"0": "cat", "1": "dog"}. NULL:
      * labels.json beside the model, if there is one. */
     const char *labels;
