@@ -392,7 +392,8 @@ WOK_DEFINE_SELECT(eltwise)
  * weights rounded to 22 bits, horizontal pass first, rounded and clipped to 8 bits, then the vertical pass likewise; the
  * other way round where in_h - out_h > max(0, 2 * (in_w - out_w)), as Pillow does since version 13.
  * The others compute in f32, vertical pass first (fewer conversions), and equal torch's within rounding: an output
- * differs from the reference by at most 16 * 2^-24 * max|x|, times max|scale|.
+ * differs from the reference by at most (16 + 2 sqrt(taps of a row) + 2 sqrt(taps of a column)) * 2^-24 * max|x|, times
+ * max|scale|.
  * No operation holds more of the picture than the rows that one output row needs. */
 
 typedef enum wok_resize_op {

@@ -13,7 +13,7 @@
  *
  * Against the reference, u = 2^-24, over keys with t_j > max t - 30:
  *   E = max_j (head_dim scale sum_d |q_d k_jd| + 2 |t_j|)
- *   |y - ref| <= (16 + k_rows + 2 E) u sum_j p_j |v_j| / sum_j p_j + 2^-126
+ *   |y - ref| <= (16 + k_rows + 2 E) u sum_j p_j |v_j| / sum_j p_j + 2^-126 (1 + sum_j |v_j|)      weights below 2^-126 are 0
  * when all roundings lean one way; with ordinary numbers 2 sqrt(head_dim) and 2 sqrt(k_rows) stand for the lengths. The
  * vector variants sum in the same order and agree bit for bit. */
 #ifndef WOK_ATTN_H
