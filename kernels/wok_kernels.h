@@ -384,7 +384,9 @@ WOK_DEFINE_SELECT(eltwise)
 
 /* ---- resize: pictures, u8 and f32 --------------------------------------------------------------------------------- */
 /* Separable resampling, pixel centres at i + 0.5 (align_corners = False). What the taps of an output pixel are:
- *   BILINEAR  triangle;  BICUBIC  Keys' cubic, a = -0.5 with antialias and -0.75 without;  NEAREST  floor((i + 0.5) * in / out)
+ *   BILINEAR        triangle
+ *   BICUBIC         Keys' cubic, a = -0.5 with antialias and -0.75 without
+ *   NEAREST         source pixel floor((i + 0.5) * in / out)
  *   antialias       the filter is widened by in / out where that shrinks, and cut at the border and normalised there
  *                   (Pillow's resize; torch's interpolate(antialias=True))
  *   no antialias    never widened, the border pixel is repeated (torch's interpolate; OpenCV)
@@ -398,7 +400,7 @@ WOK_DEFINE_SELECT(eltwise)
 
 typedef enum wok_resize_op {
     WOK_RESIZE_U8,      /* u8 -> u8 */
-    WOK_RESIZE_U8_UNIT, /* u8 -> u8 as WOK_RESIZE_U8, then y = u8 * scale[c] + shift[c] in f32: torchvision on pictures */
+    WOK_RESIZE_U8_UNIT, /* u8 -> u8 as WOK_RESIZE_U8, then y = u8 * scale[c] + shift[c] in f32: torchvision on PIL */
     WOK_RESIZE_U8_F32,  /* u8 -> f32 unrounded, y = resized * scale[c] + shift[c]: torchvision on float tensors */
     WOK_RESIZE_F32      /* f32 -> f32, scale and shift too */
 } wok_resize_op;

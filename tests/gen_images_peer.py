@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/data/images: pictures in the forms that people send, with what Pillow, OpenCV and this script say they hold.
+"""Writes tests/data/images: pictures in the forms that people send, and what Pillow, OpenCV or this script say they hold.
 
 A tool, not a test. Needs: numpy, Pillow >= 13, opencv-python-headless, and the folder of ../shared/images.
 Usage: gen_images_peer.py ../shared/images tests/data/images
 
-NAME.rgb.npy is the decoded RGB picture; resize-*.npy are resampled ones, preset-*.npy what a preset should give in 8 bits.
+NAME.rgb.npy is the decoded RGB picture; resize-*.npy are resampled ones.
 """
 import io
 import os
