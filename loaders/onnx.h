@@ -118,7 +118,6 @@ const char *wok_onnx_type_name(int64_t data_type);
 /* Reports what a wire reader stumbled over. */
 void wok_onnx_wire_problem(wok_onnx_reader *reader, const wok_wire *wire, const char *where);
 
-const char *wok_onnx_domain(const char *domain); /* "ai.onnx" becomes "" */
 uint64_t wok_onnx_function_hash(wok_span domain, wok_span name);
 void wok_onnx_node(wok_onnx_reader *reader, wok_span message);
 

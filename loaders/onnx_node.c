@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "ai.onnx" is the long name of the standard domain. */
-const char *wok_onnx_domain(const char *domain) { return strcmp(domain, "ai.onnx") ? domain : ""; }
-
 /* FNV-1a over domain, a zero, name. */
 uint64_t wok_onnx_function_hash(wok_span domain, wok_span name) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -202,7 +199,7 @@ void wok_onnx_node(wok_onnx_reader *reader, wok_span message) {
     const char *op_type = name ? wok_onnx_text(reader, &at, n.op_type) : NULL;
     const char *domain = op_type ? wok_onnx_text(reader, &at, n.domain) : NULL;
     if (!domain) return;
-    wok_node id = wok_graph_node(reader->model, op_type, wok_onnx_domain(domain), *name ? name : NULL, ids, (int)n.inputs,
+    wok_node id = wok_graph_node(reader->model, op_type, domain, *name ? name : NULL, ids, (int)n.inputs,
                                  ids + n.inputs, (int)n.outputs);
     if (wok_model_failed(reader->model)) return;
     if (calls_function(reader, n.domain, n.op_type)) wok_node_set_opaque(reader->model, id, "function", "function of the file");

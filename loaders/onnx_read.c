@@ -75,7 +75,7 @@ static void read_opset(wok_onnx_reader *reader, wok_span message) {
     }
     char *at = wok_onnx_scratch(reader, SLOT_NODE, domain.bytes + 1);
     const char *name = at ? wok_onnx_text(reader, &at, domain) : NULL;
-    if (name) wok_model_set_opset(reader->model, wok_onnx_domain(name), version);
+    if (name) wok_model_set_opset(reader->model, name, version);
 }
 
 static void read_metadata(wok_onnx_reader *reader, wok_span message) {

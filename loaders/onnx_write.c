@@ -1,7 +1,8 @@
 /* onnx_write.c - a model back into ONNX, as it was loaded: the weights are referenced, not copied, until they are written.
  *
  * protobuf ends at 2 GiB, so beyond a limit the weights go to a file beside the model ("model.onnx.data", the common name),
- * each at a multiple of 64 bytes. Both files are complete under temporary names before either is renamed. */
+ * each at a multiple of 64 bytes. Both files are complete under temporary names before either is renamed. What no run
+ * depends on (doc strings, the producer's own annotations) is not kept. */
 #define _DEFAULT_SOURCE
 #include "onnx.h"
 
