@@ -13,7 +13,11 @@
  * not fill the vectors, and activations other than the clamp, leave through a buffer on the stack.
  *
  * Bound: FMA. L2 gives 64 B of weights per 6 cycles; the next panel is prefetched into L2 meanwhile, a line every 4 k.
- * Measured on Zen 3 (52 GMAC/s a core): see the table in bench_conv.c.
+ * Short K (16 .. 32, the expansions of MobileNet) is bound by the stores and the start and end of a tile instead.
+ * Measured on Zen 3, one thread, share of the FMA peak of 51.8 GMAC/s, weights not in cache (bench_conv):
+ *     ResNet-18     stem 7x7s2 90 %   3x3 64@56 94   128@28 97   256@14 97   512@7 94   3x3s2 94-98   1x1s2 87-93
+ *     MobileNetV2   1x1 K >= 64 87-97 %   24>144 81   16>96@112 70   32>16@112 76   N = 24 80   stem 3x3s2 65
+ * ONNX Runtime 1.32 on the same core: 64@56 92 %, 128@28 90, 256@14 86, 512@7 79, 1x1 384@14 86, 960@7 72.
  */
 #include "conv_f32.h"
 #include "../math_avx2.h"

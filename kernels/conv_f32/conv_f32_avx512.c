@@ -58,8 +58,12 @@ static __attribute__((noinline)) void activate(const wok_conv_f32_job *job, cons
     const float *x##i = NULL;
 #define POINT(i)                                                                                                       \
     if (i < rows) x##i = table[i] + job->offset;
+/* The empty asm keeps gcc from carrying a second copy of every pointer out of the loop. */
 #define ADVANCE(i)                                                                                                     \
-    if (i < rows) x##i += advance;
+    if (i < rows) {                                                                                                    \
+        x##i += advance;                                                                                               \
+        __asm__("" : "+r"(x##i));                                                                                      \
+    }
 #define MULTIPLY(i)                                                                                                    \
     if (i < rows) {                                                                                                    \
         const __m512 x = _mm512_set1_ps(x##i[K]);                                                                      \

@@ -89,8 +89,9 @@ typedef struct conv_cost {
  * pixel once a range. */
 static void choose_split(conv_plan *plan, const conv_cost *c, int64_t chunks, int threads) {
     double best = INFINITY;
-    const int64_t most_ranges = threads > 1 ? wok_min64(c->panels, threads) : 1;
-    for (int64_t ranges = 1; ranges <= most_ranges; ranges += wok_max64(1, ranges / 2))
+    const int64_t most_ranges = threads > 1 ? wok_min64(c->panels, 4 * (int64_t)threads) : 1;
+    for (int64_t ranges = 1, step = 1; ranges <= most_ranges; ranges += step) { /* 1 2 3 4 6 8 12 16 24 ... */
+        if (ranges == 4 * step) step *= 2;
         for (int64_t rounds = 1; rounds <= (threads > 1 ? 4 : 1); rounds++) {
             const int64_t tasks = wok_round_up(mul_sat(chunks, ranges), threads * rounds);
             const int64_t parts = wok_min64(wok_ceil_div(tasks, ranges), c->units);
@@ -98,12 +99,13 @@ static void choose_split(conv_plan *plan, const conv_cost *c, int64_t chunks, in
             const double task = (double)wok_ceil_div(c->units, parts) *
                                 (c->unit_panel * (double)wok_ceil_div(c->panels, ranges) + c->unit_prepare);
             const double traffic = (double)parts * c->weight_bytes + (double)ranges * c->pixel_bytes;
-            const double cost = (turns + 0.5) * task + traffic / (16.0 * threads);
+            const double cost = (turns + 0.5) * task + traffic / (8.0 * threads);
             if (cost >= best) continue;
             best = cost;
             plan->chunks = parts;
             plan->ranges = ranges;
         }
+    }
 }
 
 static conv_plan make_plan(const wok_conv_f32_problem *p, const wok_conv_f32_args *a, int mr, int threads) {
