@@ -413,13 +413,16 @@ wok_status wok_infer_slice(wok_infer *infer) {
 static wok_status slice_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
     int64_t starts[WOK_MAX_INTS], ends[WOK_MAX_INTS], axes[WOK_MAX_INTS], steps[WOK_MAX_INTS], step[WOK_MAX_RANK], at = 0;
-    int n = wok_call_ints(call, 1, starts, WOK_MAX_INTS);
-    wok_call_ints(call, 2, ends, WOK_MAX_INTS);
-    bool has_axes = wok_call_ints(call, 3, axes, WOK_MAX_INTS) >= 0, has_steps = wok_call_ints(call, 4, steps, WOK_MAX_INTS) >= 0;
+    int n = wok_call_ints(call, 1, starts, WOK_MAX_INTS), n_axes = wok_call_ints(call, 3, axes, WOK_MAX_INTS);
+    int n_steps = wok_call_ints(call, 4, steps, WOK_MAX_INTS);
+    if (wok_call_ints(call, 2, ends, WOK_MAX_INTS) != n || (n_axes >= 0 && n_axes != n) || (n_steps >= 0 && n_steps != n) ||
+        (n_axes < 0 && n > x->rank))
+        return wok_call_fail(call, WOK_ERR_SHAPE, "starts, ends, axes and steps do not fit each other");
     wok_row_major(x->dims, x->rank, step);
     for (int i = 0; i < n; i++) {
-        int axis = has_axes ? wok_axis(axes[i], x->rank) : i;
-        int64_t by = has_steps ? steps[i] : 1, count;
+        int axis = n_axes >= 0 ? wok_axis(axes[i], x->rank) : i;
+        int64_t by = n_steps >= 0 ? steps[i] : 1, count;
+        if (axis < 0 || by == 0) return wok_call_fail(call, WOK_ERR_VALUE, "an axis is out of range, or a step is 0");
         clamp_slice(x->dims[axis], &starts[i], &ends[i], by, &count);
         if (count <= 0) return WOK_OK;
         at += starts[i] * step[axis];

@@ -124,7 +124,7 @@ wok_status wok_infer_layer_norm(wok_infer *infer) {
     infer->out[0].dtype = x->dtype;
     if (x->rank < 0) return WOK_OK;
     WOK_TRY(wok_infer_axis(infer, "axis", -1, x->rank, &axis));
-    WOK_TRY(check_vectors(infer, 1, 2));
+    WOK_TRY(check_vectors(infer, 1, infer->node->op == WOK_OP_RMSNormalization ? 1 : 2));
     wok_infer_out(infer, 0, x->dtype, x->rank, x->dims);
     for (int d = 0; d < x->rank; d++) dims[d] = d < axis ? x->dims[d] : 1;
     wok_infer_out(infer, 1, statistic, x->rank, dims);
@@ -209,12 +209,6 @@ static wok_status layer_norm_run_ref(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_layer_norm[] = {
-    &(const wok_op_impl){.name = "rows", .inplace = 1, .accept = layer_norm_accept, .prepare = layer_norm_prepare,
-                         .run = layer_norm_run},
-    &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = layer_norm_run_ref},
-    NULL,
-};
-const wok_op_impl *const wok_impls_rms_norm[] = {
     &(const wok_op_impl){.name = "rows", .inplace = 1, .accept = layer_norm_accept, .prepare = layer_norm_prepare,
                          .run = layer_norm_run},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = layer_norm_run_ref},

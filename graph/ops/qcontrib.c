@@ -12,6 +12,14 @@ static void store_quantised(const wok_tensor *y, int64_t i, float value, float s
     wok_store_i64(y->dtype, y->data, i, 1, &(int64_t){wok_saturate(wok_round_even((double)(value / scale)) + zero, y->dtype)});
 }
 
+/* Input i, where it is there, has one element, or n. */
+static wok_status check_count(wok_infer *infer, int i, int64_t n) {
+    const wok_type *t = infer->in[i];
+    int64_t count = t && t->rank >= 0 ? wok_count(t->dims, t->rank) : -1;
+    if (count < 0 || count == 1 || (count == n && n > 0) || (n < 0 && count > 0)) return WOK_OK;
+    return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d has shape %s", i, wok_type_text(infer->graph, t));
+}
+
 /* ---- QLinearAdd, QLinearMul: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero ---------------------------------------- */
 
 wok_status wok_infer_ms_qlinear_binary(wok_infer *infer) {
@@ -19,6 +27,9 @@ wok_status wok_infer_ms_qlinear_binary(wok_infer *infer) {
     int rank = 0;
     for (int i = 0; i < 7; i++)
         if (i != 2 && i != 5 && !infer->in[i]) return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d is missing", i);
+    for (int i = 1; i < 8; i++)
+        if (i != 3) WOK_TRY(check_count(infer, i, 1));
+    if (infer->in[0]->dtype != infer->in[3]->dtype) return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands of two types");
     WOK_TRY(wok_infer_broadcast(infer, dims, &rank, infer->in[0]));
     WOK_TRY(wok_infer_broadcast(infer, dims, &rank, infer->in[3]));
     wok_infer_out(infer, 0, infer->in[0]->dtype, rank, dims);
@@ -73,6 +84,7 @@ const wok_op_impl *const wok_impls_ms_qlinear_binary[] = {
 
 wok_status wok_infer_ms_qlinear_global_pool(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 5));
+    for (int i = 1; i < 5; i++) WOK_TRY(check_count(infer, i, 1));
     bool last = wok_ir_int(infer->node, "channels_last", 0);
     return wok_infer_channels(infer, last);
 }
@@ -106,6 +118,16 @@ wok_status wok_infer_ms_qgemm(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 6));
     WOK_TRY(wok_product_infer(infer, infer->in[0], infer->in[B], wok_ir_int(infer->node, "transA", 0),
                               wok_ir_int(infer->node, "transB", 0)));
+    const wok_type *y = &infer->out[0], *c = infer->in[C];
+    int64_t n = y->rank == 2 ? y->dims[1] : -1, m = y->rank == 2 ? y->dims[0] : -1;
+    for (int i = 1; i <= Y_ZERO; i++)
+        if (i != B && i != C) WOK_TRY(check_count(infer, i, i == B_SCALE || i == B_ZERO ? n : 1));
+    if (y->rank >= 0 && y->rank != 2) return wok_infer_fail(infer, WOK_ERR_SHAPE, "the operands are not matrices");
+    for (int d = 0; c && d < c->rank; d++) {
+        int64_t want = d == c->rank - 1 ? n : d == c->rank - 2 ? m : 1;
+        if (c->dims[d] != 1 && wok_dim_known(c->dims[d]) && wok_dim_known(want) && c->dims[d] != want)
+            return wok_infer_fail(infer, WOK_ERR_SHAPE, "C %s does not fit", wok_type_text(infer->graph, c));
+    }
     infer->out[0].dtype = infer->in[Y_SCALE] ? infer->in[Y_ZERO] ? infer->in[Y_ZERO]->dtype : WOK_U8 : WOK_F32;
     return WOK_OK;
 }

@@ -12,10 +12,10 @@ static double vector_at(const wok_tensor *t, int64_t i) {
     return t ? wok_get_f64(t->dtype, t->data, wok_tensor_count(t) > 1 ? i : 0) : 0;
 }
 
-/* A vector of n values, or one, or none. */
+/* A vector of n values, or one, or none; of a type to compute with. */
 static bool fits(const wok_tensor *t, int64_t n) {
     int64_t count = t ? wok_tensor_count(t) : 1;
-    return count == 1 || count == n;
+    return count == 1 || (count == n && n > 0);
 }
 
 static int64_t requantise(double accumulator, double scale_a, double scale_b, double scale_y, double zero, wok_dtype dtype) {
@@ -121,9 +121,10 @@ static void conv_integer_plane(void *arg, int64_t plane, int worker) {
 static wok_status conv_integer_run(wok_call *call) {
     conv_job job = {.call = call};
     WOK_TRY(wok_conv_ref_start(call, call->in[0], call->in[1], &job.ref));
-    job.ref.x_zero = vector_at(input(call, 2), 0);
     job.ref.w_zero = input(call, 3);
-    if (!fits(job.ref.w_zero, job.ref.w->dims[0])) return wok_call_fail(call, WOK_ERR_SHAPE, "the zero points do not fit");
+    if (!fits(job.ref.w_zero, job.ref.w->dims[0]) || !fits(input(call, 2), 1))
+        return wok_call_fail(call, WOK_ERR_SHAPE, "the zero points do not fit");
+    job.ref.x_zero = vector_at(input(call, 2), 0);
     wok_parallel_for(call->parallel, conv_integer_plane, &job, job.ref.y->dims[0] * job.ref.y->dims[1]);
     return WOK_OK;
 }

@@ -22,7 +22,10 @@ typedef struct grain {
 
 static wok_status read_grain(wok_call *call, const wok_tensor *scale, grain *g) {
     const wok_tensor *x = call->in[0];
+    const wok_tensor *zero = input(call, 2);
     *g = (grain){0};
+    if (zero && wok_tensor_count(zero) != wok_tensor_count(scale))
+        return wok_call_fail(call, WOK_ERR_SHAPE, "scales and zero points differ in number");
     if (wok_tensor_count(scale) == 1 && scale->rank <= 1) return WOK_OK;
     int axis = wok_axis(wok_ir_int(call->node, "axis", 1), x->rank);
     if (axis < 0) return wok_call_fail(call, WOK_ERR_SHAPE, "the axis is outside a tensor of rank %d", x->rank);

@@ -143,6 +143,8 @@ wok_status wok_infer_resize(wok_infer *infer) {
     for (int d = 0; d < x->rank; d++)
         if (dims[d] == 0) return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s is empty", wok_type_text(infer->graph, x));
     const wok_type *sizes = s.old ? NULL : infer->in[SIZES];
+    if (!sizes && s.scales >= 0 && !infer->in[s.scales])
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "neither scales nor sizes are given");
     WOK_TRY(sizes ? sizes_by_size(infer, &s, axes, count, dims) : sizes_by_scale(infer, &s, axes, count, dims));
     wok_infer_out(infer, 0, x->dtype, x->rank, dims);
     return WOK_OK;

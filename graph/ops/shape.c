@@ -79,7 +79,9 @@ wok_status wok_infer_reshape(wok_infer *infer) {
     int64_t dims[WOK_MAX_INTS];
     int rank, guess;
     infer->out[0].dtype = x->dtype;
-    if (shape->rank > 1) return wok_infer_fail(infer, WOK_ERR_SHAPE, "the target shape has rank %d", shape->rank);
+    if (shape->rank > 1 || (shape->dtype && shape->dtype != WOK_I64))
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the target shape is %s %s, not a list of i64", wok_dtype_name(shape->dtype),
+                              wok_type_text(infer->graph, shape));
     if (!wok_infer_ints(infer, 1, dims, &rank)) {
         if (shape->rank != 1 || !wok_dim_known(shape->dims[0]) || shape->dims[0] > WOK_MAX_RANK) return WOK_OK;
         rank = (int)shape->dims[0];
@@ -389,8 +391,11 @@ wok_status wok_infer_range(wok_infer *infer) {
     int64_t v[3], number[3], count;
     double f[3];
     bool ints = true, numbers = true, reals = true;
-    for (int i = 0, n; i < 3; i++) {
-        ints = ints && wok_infer_ints(infer, i, &v[i], &n) && n == 1;
+    for (int i = 0; i < 3; i++) {
+        int64_t elements[WOK_MAX_INTS];
+        int n;
+        ints = ints && wok_infer_ints(infer, i, elements, &n) && n == 1;
+        v[i] = ints ? elements[0] : 0;
         numbers = numbers && ints && wok_dim_is_number(v[i], &number[i]);
         reals = reals && wok_dtype_is_float(dtype) && wok_infer_floats(infer, i, &f[i], 1) == 1;
     }
@@ -446,6 +451,7 @@ wok_status wok_infer_eye_like(wok_infer *infer) {
 static wok_status eye_like_run(wok_call *call) {
     const wok_tensor *out = call->out[0];
     int64_t k = wok_ir_int(call->node, "k", 0);
+    if (k < -out->dims[0] || k > out->dims[1]) k = out->dims[1]; /* beside the matrix */
     memset(out->data, 0, out->bytes);
     for (int64_t i = 0; i < out->dims[0]; i++)
         if (i + k >= 0 && i + k < out->dims[1])
@@ -466,6 +472,8 @@ static wok_status trilu_run(wok_call *call) {
     bool upper = wok_ir_int(call->node, "upper", 1);
     int64_t k = wok_call_int(call, 1, 0), rows = x->dims[x->rank - 2], cols = x->dims[x->rank - 1];
     int64_t matrices = wok_dims_product(x->dims, 0, x->rank - 2);
+    if (k < -rows - 1) k = -rows - 1; /* all the same from there on */
+    if (k > cols) k = cols;
     for (int64_t r = 0; r < matrices * rows; r++) {
         int64_t diagonal = r % rows + (upper ? k : k + 1); /* first column of the kept (upper) or lost (lower) part */
         diagonal = diagonal < 0 ? 0 : diagonal > cols ? cols : diagonal;

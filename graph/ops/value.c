@@ -180,7 +180,7 @@ int wok_call_ints(const wok_call *call, int i, int64_t *numbers, int max) {
     const wok_tensor *t = i < call->in_count ? call->in[i] : NULL;
     if (!t) return -1;
     int64_t count = wok_tensor_count(t);
-    if (count > max) return -1;
+    if (count > max || wok_dtype_is_float(t->dtype)) return -1;
     wok_load_i64(t->dtype, t->data, 0, 1, count, numbers);
     return (int)count;
 }
