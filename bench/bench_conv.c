@@ -1,10 +1,10 @@
 /* bench_conv.c - the convolutions of ResNet-18 and MobileNetV2 at 224x224 against the FMA peak.
  *
  * bench_conv [--threads N] [--seconds S] [--layer TEXT]
- * For every distinct layer: microseconds (best and median), GMAC/s and the share of the FMA peak, on one thread and then on
- * N. Layers rotate through copies of their packed weights (up to 48 MB), because in a network every layer finds the caches
- * full of other layers' weights; pictures stay where the last call left them. Totals count a layer as often as the network
- * has it. WOK_ISA chooses the variant. */
+ * For every distinct layer: microseconds (best and median), GMAC/s and the share of the FMA peak, on one thread and
+ * then on N. Layers rotate through copies of their packed weights (up to 48 MB), because in a network every layer
+ * finds the caches full of other layers' weights; pictures stay where the last call left them. Totals count a layer
+ * as often as the network has it. WOK_ISA chooses the variant. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -85,10 +85,16 @@ static void call(void *arg) {
         c->conv->run(&c->conv_problem, &c->conv_args, c->parallel);
 }
 
-static int out_size(const layer *l) { return (l->size - 1) / l->stride + 1; }
-static int weights(const layer *l) { return l->c_out * l->kernel * l->kernel * (l->depthwise ? 1 : l->c_in); }
+static int out_size(const layer *l) {
+    return (l->size - 1) / l->stride + 1;
+}
+static int weights(const layer *l) {
+    return l->c_out * l->kernel * l->kernel * (l->depthwise ? 1 : l->c_in);
+}
 
-static void *room(size_t bytes) { return bench_floats(bytes / sizeof(float) + 16, 1); }
+static void *room(size_t bytes) {
+    return bench_floats(bytes / sizeof(float) + 16, 1);
+}
 
 static void pack(contestant *c, const float *w) {
     const size_t bytes = c->dw ? c->dw->packed_bytes(&c->dw_problem) : c->conv->packed_bytes(&c->conv_problem);
@@ -117,7 +123,8 @@ static bool prepare(contestant *c, const layer *l, wok_isa_set isa, int threads)
     const float *x = bench_floats((size_t)(size * size * l->c_in), 1);
     float *y = bench_floats((size_t)(out * out * l->c_out), 1), *w = bench_floats((size_t)weights(l), 1);
     c->dw_args = (wok_dwconv_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue};
-    c->conv_args = (wok_conv_f32_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue, NULL};
+    c->conv_args =
+        (wok_conv_f32_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue, NULL};
     size_t alone = 0, shared = 0;
     if (c->conv) {
         alone = c->conv->workspace_bytes(&c->conv_problem, &c->conv_args, 1);
@@ -139,7 +146,8 @@ static void release(contestant *c) {
 
 /* Best seconds of a call. */
 static double measure(contestant *c, const layer *l, const wok_parallel *parallel, wok_isa_set isa, double seconds) {
-    bench_entry entries[2] = {{.name = "FMA peak", .fn = bench_fma, .arg = &isa}, {.name = l->name, .fn = call, .arg = c}};
+    bench_entry entries[2] = {{.name = "FMA peak", .fn = bench_fma, .arg = &isa},
+                              {.name = l->name, .fn = call, .arg = c}};
     c->parallel = parallel;
     bench_contest(entries, 2, seconds, parallel != NULL);
     const double macs = (double)out_size(l) * out_size(l) * weights(l), rate = macs / entries[1].best;

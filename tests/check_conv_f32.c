@@ -22,7 +22,9 @@ struct operands {
     int64_t x_stride, y_stride, residual_stride;
 };
 
-static size_t bytes(int64_t floats) { return (size_t)floats * sizeof(float); }
+static size_t bytes(int64_t floats) {
+    return (size_t)floats * sizeof(float);
+}
 
 static int64_t out_size(int64_t in, int64_t pads, int64_t kernel, int64_t stride, int64_t dilation) {
     int64_t room = in + pads - (kernel - 1) * dilation - 1;
@@ -37,7 +39,9 @@ static int64_t out_w(const struct conv_case *s) {
     return out_size(s->in_w, s->left + s->right, s->p.kernel_w, s->p.stride_w, s->p.dilation_w);
 }
 
-static int64_t depth(const struct conv_case *s) { return s->p.kernel_h * s->p.kernel_w * (s->p.c_in / s->p.group); }
+static int64_t depth(const struct conv_case *s) {
+    return s->p.kernel_h * s->p.kernel_w * (s->p.c_in / s->p.group);
+}
 
 /* INTEGER sums are exact, so nothing may be lost before the activation. */
 static double tolerance(const struct conv_case *s, double magnitude, double y) {
@@ -47,8 +51,8 @@ static double tolerance(const struct conv_case *s, double magnitude, double y) {
 }
 
 /* Sum and sum of magnitudes for output channel n at (image, oy, ox). */
-static double window(const struct conv_case *s, const struct operands *o, int64_t image, int64_t oy, int64_t ox, int64_t n,
-                     double *magnitude) {
+static double window(const struct conv_case *s, const struct operands *o, int64_t image, int64_t oy, int64_t ox,
+                     int64_t n, double *magnitude) {
     const wok_conv_f32_problem *p = &s->p;
     const int64_t channels = p->c_in / p->group, first = n / (p->c_out / p->group) * channels;
     double sum = 0;
@@ -76,7 +80,8 @@ static void compare(check *c, const struct conv_case *s, const struct operands *
             double magnitude = 0;
             double sum = window(s, o, m / image_pixels, in_image / out_w(s), in_image % out_w(s), n, &magnitude);
             if (o->bias) sum += (double)o->bias[n], magnitude += fabs((double)o->bias[n]);
-            if (residual) sum += (double)residual[m * s->p.c_out + n], magnitude += fabs((double)residual[m * s->p.c_out + n]);
+            if (residual)
+                sum += (double)residual[m * s->p.c_out + n], magnitude += fabs((double)residual[m * s->p.c_out + n]);
             const double want = wok_act_ref(sum, e->act, e->lo, e->hi);
             const double bound = isfinite(magnitude) ? tolerance(s, magnitude, want) : 1;
             if (!check_near(c, m, n, o->y[m * o->y_stride + n], want, bound)) return;
@@ -84,7 +89,8 @@ static void compare(check *c, const struct conv_case *s, const struct operands *
 }
 
 static void allocate(check *c, const struct conv_case *s, struct operands *o) {
-    const int64_t pad = s->with & PADDED ? 3 : 0, in = s->batch * s->in_h * s->in_w, out = s->batch * out_h(s) * out_w(s);
+    const int64_t pad = s->with & PADDED ? 3 : 0, in = s->batch * s->in_h * s->in_w,
+                  out = s->batch * out_h(s) * out_w(s);
     const int64_t filter = depth(s);
     o->x_stride = s->p.c_in + pad;
     o->y_stride = s->p.c_out + 2 * pad;
@@ -99,7 +105,9 @@ static void allocate(check *c, const struct conv_case *s, struct operands *o) {
     check_fill_f32(c, o->x, in, s->p.c_in, o->x_stride, s->mode);
     check_fill_f32(c, o->w, s->p.c_out, filter, filter, s->mode);
     if (o->bias) check_fill_f32(c, o->bias, 1, s->p.c_out, s->p.c_out, s->mode);
-    if (o->scale) check_fill_f32(c, o->scale, 1, s->p.c_out, s->p.c_out, s->mode == CHECK_INTEGER ? CHECK_INTEGER : CHECK_UNIFORM);
+    if (o->scale)
+        check_fill_f32(c, o->scale, 1, s->p.c_out, s->p.c_out,
+                       s->mode == CHECK_INTEGER ? CHECK_INTEGER : CHECK_UNIFORM);
     if (s->with & IN_PLACE) {
         o->residual = o->y;
         o->residual_stride = o->y_stride;
@@ -140,7 +148,8 @@ static void compare_siblings(check *c, const struct conv_case *s, const struct o
     const wok_kernel *const *list = wok_kernel_list(WOK_FAMILY_conv_f32, &count);
     for (int i = 0; i < count; i++) {
         const wok_conv_f32_kernel *other = (const void *)list[i];
-        if (other == s->kernel || list[i]->flags & WOK_KERNEL_REFERENCE || !(wok_cpu_isa() >> list[i]->isa & 1)) continue;
+        if (other == s->kernel || list[i]->flags & WOK_KERNEL_REFERENCE || !(wok_cpu_isa() >> list[i]->isa & 1))
+            continue;
         float *y = check_scratch(c, bytes(pixels * n));
         void *packed = check_workspace(c, other->packed_bytes(&s->p));
         other->pack(&s->p, o->w, o->scale, packed);
@@ -167,7 +176,8 @@ static void conv_case(check *c, const void *arg) {
         for (int64_t i = 0; i < pixels; i++)
             for (int64_t j = 0; j < n; j++) residual[i * n + j] = o.residual[i * o.residual_stride + j];
     }
-    wok_conv_f32_args args = {.batch = s->batch, .in_h = s->in_h, .in_w = s->in_w, .out_h = out_h(s), .out_w = out_w(s)};
+    wok_conv_f32_args args = {
+        .batch = s->batch, .in_h = s->in_h, .in_w = s->in_w, .out_h = out_h(s), .out_w = out_w(s)};
     args.pad_top = s->top;
     args.pad_left = s->left;
     args.x = o.x;
@@ -194,11 +204,10 @@ static void conv_case(check *c, const void *arg) {
 
 static void run(check *c, struct conv_case s) {
     if (out_h(&s) == 0 || out_w(&s) == 0 || !check_accepts(c, &s.kernel->base, &s.p)) return;
-    check_run(c, conv_case, &s,
-              "c=%d>%d g=%d k=%dx%d s=%dx%d d=%dx%d in=%dx%dx%d pad=%d,%d,%d,%d with=%u act=%d %s", (int)s.p.c_in,
-              (int)s.p.c_out, (int)s.p.group, (int)s.p.kernel_h, (int)s.p.kernel_w, (int)s.p.stride_h, (int)s.p.stride_w,
-              (int)s.p.dilation_h, (int)s.p.dilation_w, (int)s.batch, (int)s.in_h, (int)s.in_w, (int)s.top, (int)s.left,
-              (int)s.bottom, (int)s.right, s.with, (int)s.act, check_mode_name(s.mode));
+    check_run(c, conv_case, &s, "c=%d>%d g=%d k=%dx%d s=%dx%d d=%dx%d in=%dx%dx%d pad=%d,%d,%d,%d with=%u act=%d %s",
+              (int)s.p.c_in, (int)s.p.c_out, (int)s.p.group, (int)s.p.kernel_h, (int)s.p.kernel_w, (int)s.p.stride_h,
+              (int)s.p.stride_w, (int)s.p.dilation_h, (int)s.p.dilation_w, (int)s.batch, (int)s.in_h, (int)s.in_w,
+              (int)s.top, (int)s.left, (int)s.bottom, (int)s.right, s.with, (int)s.act, check_mode_name(s.mode));
 }
 
 void check_conv_f32(check *c, const wok_kernel *base, const wok_kernel *reference);
@@ -244,8 +253,15 @@ static void check_windows(check *c, struct conv_case s) {
              {1, 1, 2, 2, 1, 1}, {5, 5, 2, 2, 1, 1}, {1, 4, 1, 3, 1, 2}};
     for (size_t i = 0; i < sizeof w / sizeof *w; i++)
         for (int pads = 0; pads < 81; pads++) {
-            s.p = (wok_conv_f32_problem){(pads + (int)i) % 2 ? 3 : 33, 6, 1, w[i].kernel_h, w[i].kernel_w, w[i].stride_h,
-                                         w[i].stride_w, w[i].dilation_h, w[i].dilation_w};
+            s.p = (wok_conv_f32_problem){(pads + (int)i) % 2 ? 3 : 33,
+                                         6,
+                                         1,
+                                         w[i].kernel_h,
+                                         w[i].kernel_w,
+                                         w[i].stride_h,
+                                         w[i].stride_w,
+                                         w[i].dilation_h,
+                                         w[i].dilation_w};
             s.top = pads % 3, s.left = pads / 3 % 3, s.bottom = pads / 9 % 3, s.right = pads / 27;
             s.in_h = 3 + pads % 4, s.in_w = 2 + pads % 5;
             s.with = (unsigned)pads % (ALL + 1);
@@ -286,22 +302,73 @@ void check_conv_f32(check *c, const wok_kernel *base, const wok_kernel *referenc
                 run(c, s);
             }
     /* Enough of everything that work is split: pixels, panels, both; a window larger than the picture; a crop. */
-    run(c, (struct conv_case){basic.kernel, {64, 40, 1, 3, 3, 1, 1, 1, 1}, 3, 14, 14, 1, 1, 1, 1, ALL & ~IN_PLACE, WOK_ACT_CLAMP, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {96, 200, 1, 3, 3, 1, 1, 1, 1}, 1, 5, 5, 1, 1, 1, 1, BIAS | IN_PLACE, WOK_ACT_CLAMP, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {3, 24, 1, 7, 7, 2, 2, 1, 1}, 2, 40, 37, 3, 3, 2, 2, BIAS | PADDED, WOK_ACT_CLAMP, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {3, 5, 1, 3, 3, 1, 1, 1, 1}, 5, 60, 70, 0, 1, 2, 1, BIAS, WOK_ACT_NONE, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {16, 16, 1, 1, 1, 1, 1, 1, 1}, 1, 120, 90, 0, 0, 0, 0, RESIDUAL, WOK_ACT_NONE, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {8, 8, 1, 9, 9, 1, 1, 1, 1}, 2, 3, 2, 4, 4, 4, 4, BIAS, WOK_ACT_NONE, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {40, 8, 1, 7, 7, 1, 1, 2, 2}, 1, 3, 2, 9, 9, 9, 9, BIAS, WOK_ACT_NONE, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {5, 7, 1, 2, 2, 1, 1, 1, 1}, 2, 6, 6, -1, -2, -1, -1, 0, WOK_ACT_NONE, CHECK_UNIFORM});
-    run(c, (struct conv_case){basic.kernel, {35, 7, 1, 1, 1, 1, 1, 1, 1}, 2, 6, 6, 1, 0, -1, 0, 0, WOK_ACT_NONE, CHECK_UNIFORM});
+    run(c, (struct conv_case){basic.kernel,
+                              {64, 40, 1, 3, 3, 1, 1, 1, 1},
+                              3,
+                              14,
+                              14,
+                              1,
+                              1,
+                              1,
+                              1,
+                              ALL & ~IN_PLACE,
+                              WOK_ACT_CLAMP,
+                              CHECK_UNIFORM});
+    run(c, (struct conv_case){basic.kernel,
+                              {96, 200, 1, 3, 3, 1, 1, 1, 1},
+                              1,
+                              5,
+                              5,
+                              1,
+                              1,
+                              1,
+                              1,
+                              BIAS | IN_PLACE,
+                              WOK_ACT_CLAMP,
+                              CHECK_UNIFORM});
+    run(c, (struct conv_case){basic.kernel,
+                              {3, 24, 1, 7, 7, 2, 2, 1, 1},
+                              2,
+                              40,
+                              37,
+                              3,
+                              3,
+                              2,
+                              2,
+                              BIAS | PADDED,
+                              WOK_ACT_CLAMP,
+                              CHECK_UNIFORM});
+    run(c, (struct conv_case){
+               basic.kernel, {3, 5, 1, 3, 3, 1, 1, 1, 1}, 5, 60, 70, 0, 1, 2, 1, BIAS, WOK_ACT_NONE, CHECK_UNIFORM});
+    run(c, (struct conv_case){basic.kernel,
+                              {16, 16, 1, 1, 1, 1, 1, 1, 1},
+                              1,
+                              120,
+                              90,
+                              0,
+                              0,
+                              0,
+                              0,
+                              RESIDUAL,
+                              WOK_ACT_NONE,
+                              CHECK_UNIFORM});
+    run(c, (struct conv_case){
+               basic.kernel, {8, 8, 1, 9, 9, 1, 1, 1, 1}, 2, 3, 2, 4, 4, 4, 4, BIAS, WOK_ACT_NONE, CHECK_UNIFORM});
+    run(c, (struct conv_case){
+               basic.kernel, {40, 8, 1, 7, 7, 1, 1, 2, 2}, 1, 3, 2, 9, 9, 9, 9, BIAS, WOK_ACT_NONE, CHECK_UNIFORM});
+    run(c, (struct conv_case){
+               basic.kernel, {5, 7, 1, 2, 2, 1, 1, 1, 1}, 2, 6, 6, -1, -2, -1, -1, 0, WOK_ACT_NONE, CHECK_UNIFORM});
+    run(c, (struct conv_case){
+               basic.kernel, {35, 7, 1, 1, 1, 1, 1, 1, 1}, 2, 6, 6, 1, 0, -1, 0, 0, WOK_ACT_NONE, CHECK_UNIFORM});
     for (int i = 0; i < 60; i++) { /* shapes nobody thought of */
         const int64_t group = check_range(c, 1, 3);
-        s.p = (wok_conv_f32_problem){group * check_range(c, 1, 20), group * check_range(c, 1, 30), group,
-                                     check_range(c, 1, 4), check_range(c, 1, 4), check_range(c, 1, 3), check_range(c, 1, 3),
-                                     check_range(c, 1, 2), check_range(c, 1, 2)};
+        s.p =
+            (wok_conv_f32_problem){group * check_range(c, 1, 20), group * check_range(c, 1, 30), group,
+                                   check_range(c, 1, 4),          check_range(c, 1, 4),          check_range(c, 1, 3),
+                                   check_range(c, 1, 3),          check_range(c, 1, 2),          check_range(c, 1, 2)};
         s.batch = check_range(c, 1, 3), s.in_h = check_range(c, 1, 12), s.in_w = check_range(c, 1, 12);
-        s.top = check_range(c, 0, 2), s.left = check_range(c, 0, 2), s.bottom = check_range(c, 0, 2), s.right = check_range(c, 0, 2);
+        s.top = check_range(c, 0, 2), s.left = check_range(c, 0, 2), s.bottom = check_range(c, 0, 2),
+        s.right = check_range(c, 0, 2);
         s.with = (unsigned)check_range(c, 0, ALL);
         s.act = (wok_act)check_range(c, 0, 5);
         s.mode = (check_mode)check_range(c, 0, CHECK_FINITE_MODES - 1);

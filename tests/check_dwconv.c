@@ -22,7 +22,9 @@ struct operands {
     int64_t x_stride, y_stride, residual_stride;
 };
 
-static size_t bytes(int64_t floats) { return (size_t)floats * sizeof(float); }
+static size_t bytes(int64_t floats) {
+    return (size_t)floats * sizeof(float);
+}
 
 static int64_t out_size(int64_t in, int64_t pads, int64_t kernel, int64_t stride, int64_t dilation) {
     int64_t room = in + pads - (kernel - 1) * dilation - 1;
@@ -37,7 +39,9 @@ static int64_t out_w(const struct dw_case *s) {
     return out_size(s->in_w, s->left + s->right, s->p.kernel_w, s->p.stride_w, s->p.dilation_w);
 }
 
-static int64_t taps(const struct dw_case *s) { return s->p.kernel_h * s->p.kernel_w; }
+static int64_t taps(const struct dw_case *s) {
+    return s->p.kernel_h * s->p.kernel_w;
+}
 
 static double tolerance(const struct dw_case *s, double magnitude, double y) {
     double linear = s->mode == CHECK_INTEGER ? 0 : (double)(taps(s) + 3) * 0x1p-24 * magnitude;
@@ -45,8 +49,8 @@ static double tolerance(const struct dw_case *s, double magnitude, double y) {
     return 1.13 * linear + 0x1p-22 * fmax(1, fabs(y));
 }
 
-static double window(const struct dw_case *s, const struct operands *o, int64_t image, int64_t oy, int64_t ox, int64_t n,
-                     double *magnitude) {
+static double window(const struct dw_case *s, const struct operands *o, int64_t image, int64_t oy, int64_t ox,
+                     int64_t n, double *magnitude) {
     const wok_dwconv_problem *p = &s->p;
     double sum = 0;
     for (int64_t ky = 0; ky < p->kernel_h; ky++)
@@ -72,7 +76,8 @@ static void compare(check *c, const struct dw_case *s, const struct operands *o,
             double magnitude = 0;
             double sum = window(s, o, m / image_pixels, in_image / out_w(s), in_image % out_w(s), n, &magnitude);
             if (o->bias) sum += (double)o->bias[n], magnitude += fabs((double)o->bias[n]);
-            if (residual) sum += (double)residual[m * channels + n], magnitude += fabs((double)residual[m * channels + n]);
+            if (residual)
+                sum += (double)residual[m * channels + n], magnitude += fabs((double)residual[m * channels + n]);
             const double want = wok_act_ref(sum, e->act, e->lo, e->hi);
             const double bound = isfinite(magnitude) ? tolerance(s, magnitude, want) : 1;
             if (!check_near(c, m, n, o->y[m * o->y_stride + n], want, bound)) return;
@@ -89,7 +94,8 @@ static void allocate(check *c, const struct dw_case *s, struct operands *o) {
     o->w = check_input(c, n, bytes(taps(s)), bytes(taps(s)));
     if (s->with & BIAS) o->bias = check_input(c, 1, bytes(n), bytes(n));
     if (s->with & SCALE) o->scale = check_input(c, 1, bytes(n), bytes(n));
-    if ((s->with & (RESIDUAL | IN_PLACE)) == RESIDUAL) o->residual = check_input(c, out, bytes(n), bytes(o->residual_stride));
+    if ((s->with & (RESIDUAL | IN_PLACE)) == RESIDUAL)
+        o->residual = check_input(c, out, bytes(n), bytes(o->residual_stride));
     o->y = check_output(c, out, bytes(n), bytes(o->y_stride));
     check_fill_f32(c, o->x, in, n, o->x_stride, s->mode);
     check_fill_f32(c, o->w, n, taps(s), taps(s), s->mode);
@@ -134,7 +140,8 @@ static void compare_siblings(check *c, const struct dw_case *s, const struct ope
     const wok_kernel *const *list = wok_kernel_list(WOK_FAMILY_dwconv, &count);
     for (int i = 0; i < count; i++) {
         const wok_dwconv_kernel *other = (const void *)list[i];
-        if (other == s->kernel || list[i]->flags & WOK_KERNEL_REFERENCE || !(wok_cpu_isa() >> list[i]->isa & 1)) continue;
+        if (other == s->kernel || list[i]->flags & WOK_KERNEL_REFERENCE || !(wok_cpu_isa() >> list[i]->isa & 1))
+            continue;
         float *y = check_scratch(c, bytes(pixels * n));
         void *packed = check_workspace(c, other->packed_bytes(&s->p));
         other->pack(&s->p, o->w, o->scale, packed);
@@ -193,8 +200,15 @@ void bench_dwconv(check *c, const wok_kernel *base, const wok_kernel *reference)
 
 static struct dw_case square(const wok_kernel *base, int64_t channels, int64_t kernel, int64_t stride, int64_t size) {
     const int64_t pad = kernel / 2;
-    return (struct dw_case){.kernel = (const void *)base, .p = {channels, kernel, kernel, stride, stride, 1, 1},
-                            .batch = 1, .in_h = size, .in_w = size, .top = pad, .left = pad, .bottom = pad, .right = pad};
+    return (struct dw_case){.kernel = (const void *)base,
+                            .p = {channels, kernel, kernel, stride, stride, 1, 1},
+                            .batch = 1,
+                            .in_h = size,
+                            .in_w = size,
+                            .top = pad,
+                            .left = pad,
+                            .bottom = pad,
+                            .right = pad};
 }
 
 /* Pads 0..2 on each side on their own with every specialised window and some others. */
@@ -206,8 +220,8 @@ static void check_windows(check *c, const wok_kernel *base) {
     for (size_t i = 0; i < sizeof w / sizeof *w; i++)
         for (int pads = 0; pads < 81; pads++) {
             struct dw_case s = square(base, pads % 2 ? 19 : 16, 1, 1, 1);
-            s.p = (wok_dwconv_problem){s.p.channels, w[i].kernel_h, w[i].kernel_w, w[i].stride_h, w[i].stride_w,
-                                       w[i].dilation_h, w[i].dilation_w};
+            s.p = (wok_dwconv_problem){s.p.channels,  w[i].kernel_h,   w[i].kernel_w,  w[i].stride_h,
+                                       w[i].stride_w, w[i].dilation_h, w[i].dilation_w};
             s.top = pads % 3, s.left = pads / 3 % 3, s.bottom = pads / 9 % 3, s.right = pads / 27;
             s.in_h = 3 + pads % 4, s.in_w = 2 + pads % 13;
             s.with = (unsigned)pads % (ALL + 1);
@@ -258,11 +272,13 @@ void check_dwconv(check *c, const wok_kernel *base, const wok_kernel *reference)
     run(c, s);
     for (int i = 0; i < 60; i++) { /* shapes nobody thought of */
         s = square(base, check_range(c, 1, 50), 3, 1, 1);
-        s.p = (wok_dwconv_problem){s.p.channels, check_range(c, 1, 6), check_range(c, 1, 6), check_range(c, 1, 3),
-                                   check_range(c, 1, 3), check_range(c, 1, 3), check_range(c, 1, 3)};
+        s.p =
+            (wok_dwconv_problem){s.p.channels,         check_range(c, 1, 6), check_range(c, 1, 6), check_range(c, 1, 3),
+                                 check_range(c, 1, 3), check_range(c, 1, 3), check_range(c, 1, 3)};
         if (i % 2) s.p = (wok_dwconv_problem){s.p.channels, 3, 3, check_range(c, 1, 2), check_range(c, 1, 2), 1, 1};
         s.batch = check_range(c, 1, 3), s.in_h = check_range(c, 1, 15), s.in_w = check_range(c, 1, 25);
-        s.top = check_range(c, 0, 2), s.left = check_range(c, 0, 2), s.bottom = check_range(c, 0, 2), s.right = check_range(c, 0, 2);
+        s.top = check_range(c, 0, 2), s.left = check_range(c, 0, 2), s.bottom = check_range(c, 0, 2),
+        s.right = check_range(c, 0, 2);
         s.with = (unsigned)check_range(c, 0, ALL);
         s.act = (wok_act)check_range(c, 0, 5);
         s.mode = (check_mode)check_range(c, 0, CHECK_FINITE_MODES - 1);

@@ -14,7 +14,9 @@ struct pool_case {
     check_mode mode;
 };
 
-static size_t bytes(int64_t floats) { return (size_t)floats * sizeof(float); }
+static size_t bytes(int64_t floats) {
+    return (size_t)floats * sizeof(float);
+}
 
 /* ceil: one window more where the last one would start inside the padded picture. */
 static int64_t out_size(int64_t in, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation,
@@ -38,8 +40,8 @@ static struct taps look(const wok_pool_args *a, int64_t image, int64_t oy, int64
         for (int64_t kx = 0; kx < a->kernel_w; kx++) {
             const int64_t iy = oy * a->stride_h - a->pad_top + ky * a->dilation_h;
             const int64_t ix = ox * a->stride_w - a->pad_left + kx * a->dilation_w;
-            t.padded += iy >= -a->pad_top && iy < a->in_h + a->pad_bottom && ix >= -a->pad_left &&
-                        ix < a->in_w + a->pad_right;
+            t.padded +=
+                iy >= -a->pad_top && iy < a->in_h + a->pad_bottom && ix >= -a->pad_left && ix < a->in_w + a->pad_right;
             if (iy < 0 || iy >= a->in_h || ix < 0 || ix >= a->in_w) continue;
             const float x = a->x[((image * a->in_h + iy) * a->in_w + ix) * a->x_stride + c];
             t.inside++;
@@ -105,8 +107,7 @@ static void run(check *c, struct pool_case s, bool ceil) {
     a->out_h = out_size(a->in_h, a->pad_top, a->pad_bottom, a->kernel_h, a->stride_h, a->dilation_h, ceil);
     a->out_w = out_size(a->in_w, a->pad_left, a->pad_right, a->kernel_w, a->stride_w, a->dilation_w, ceil);
     if (a->out_h == 0 || a->out_w == 0 || !check_accepts(c, &s.kernel->base, &s.p)) return;
-    check_run(c, pool_case, &s,
-              "%s c=%d k=%dx%d s=%dx%d d=%dx%d in=%dx%dx%d out=%dx%d pad=%d,%d,%d,%d%s gap=%d %s",
+    check_run(c, pool_case, &s, "%s c=%d k=%dx%d s=%dx%d d=%dx%d in=%dx%dx%d out=%dx%d pad=%d,%d,%d,%d%s gap=%d %s",
               s.p.op == WOK_POOL_MAX ? "max" : "average", (int)s.p.channels, (int)a->kernel_h, (int)a->kernel_w,
               (int)a->stride_h, (int)a->stride_w, (int)a->dilation_h, (int)a->dilation_w, (int)a->batch, (int)a->in_h,
               (int)a->in_w, (int)a->out_h, (int)a->out_w, (int)a->pad_top, (int)a->pad_left, (int)a->pad_bottom,
@@ -117,9 +118,19 @@ static struct pool_case square(const wok_kernel *base, wok_pool_op op, int64_t c
                                int64_t pad, int64_t size) {
     return (struct pool_case){.kernel = (const void *)base,
                               .p = {op, channels},
-                              .a = {.batch = 1, .in_h = size, .in_w = size, .kernel_h = kernel, .kernel_w = kernel,
-                                    .stride_h = stride, .stride_w = stride, .dilation_h = 1, .dilation_w = 1,
-                                    .pad_top = pad, .pad_left = pad, .pad_bottom = pad, .pad_right = pad}};
+                              .a = {.batch = 1,
+                                    .in_h = size,
+                                    .in_w = size,
+                                    .kernel_h = kernel,
+                                    .kernel_w = kernel,
+                                    .stride_h = stride,
+                                    .stride_w = stride,
+                                    .dilation_h = 1,
+                                    .dilation_w = 1,
+                                    .pad_top = pad,
+                                    .pad_left = pad,
+                                    .pad_bottom = pad,
+                                    .pad_right = pad}};
 }
 
 void check_pool(check *c, const wok_kernel *base, const wok_kernel *reference);
@@ -134,13 +145,15 @@ static void check_op(check *c, const wok_kernel *base, wok_pool_op op) {
             run(c, s, channels % 3 == 0);
         }
     /* Pads 0..2 on each side, floor and ceil, with and without the pads in the count. */
-    static const int64_t windows[][4] = {{2, 2, 1, 1}, {3, 2, 2, 1}, {3, 3, 3, 1}, {2, 3, 1, 2}, {1, 1, 2, 1}, {4, 4, 3, 1}};
+    static const int64_t windows[][4] = {{2, 2, 1, 1}, {3, 2, 2, 1}, {3, 3, 3, 1},
+                                         {2, 3, 1, 2}, {1, 1, 2, 1}, {4, 4, 3, 1}};
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
         for (int pads = 0; pads < 81; pads++) {
             struct pool_case s = square(base, op, 5 + 30 * (pads % 2), 1, windows[i][2], 0, 4);
             s.a.kernel_h = windows[i][0], s.a.kernel_w = windows[i][1];
             s.a.dilation_h = s.a.dilation_w = windows[i][3];
-            s.a.pad_top = pads % 3, s.a.pad_left = pads / 3 % 3, s.a.pad_bottom = pads / 9 % 3, s.a.pad_right = pads / 27;
+            s.a.pad_top = pads % 3, s.a.pad_left = pads / 3 % 3, s.a.pad_bottom = pads / 9 % 3,
+            s.a.pad_right = pads / 27;
             s.a.in_w = 2 + pads % 4;
             s.a.batch = 1 + pads % 2;
             s.a.count_include_pad = pads / 2 % 2;

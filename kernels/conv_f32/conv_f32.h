@@ -7,24 +7,25 @@
  * K runs over ky, kx, then the channels of the group; columns past the group's last output channel are zero.
  *
  * Indirect GEMM (Dukhan, "The Indirect Convolution Algorithm", 2019): a row of the matrix A is an output pixel. Its K
- * elements are `runs` runs of `run` floats that are contiguous in memory, so a table of pointers [block][run][mr] stands
- * for A and no im2col copy is made. Two ways to cut K into runs:
+ * elements are `runs` runs of `run` floats that are contiguous in memory, so a table of pointers [block][run][mr]
+ * stands for A and no im2col copy is made. Two ways to cut K into runs:
  *
  *     taps     run = c_in / group, runs = kernel_h * kernel_w; a tap outside the picture points at a row of zeros
  *     strips   run = kernel_w * c_in, runs = kernel_h: a chunk first copies the picture rows that it needs into its
  *              workspace, with the zeros of the padding. For few channels, where a tap is too short a run.
  *
  * A chunk is a range of output pixels whose input fits into the L2 cache. Within it the loops are: panels of 16 output
- * channels, blocks of at most mr pixels, runs, channels. Tasks are chunks x ranges of panels; wok_conv_f32_plan weighs the
- * two for the number of threads. No split touches the order of a sum: an output is one FMA chain over k, and taps in the
- * padding contribute products with zero.
+ * channels, blocks of at most mr pixels, runs, channels. Tasks are chunks x ranges of panels; wok_conv_f32_plan
+ * weighs the two for the number of threads. No split touches the order of a sum: an output is one FMA chain over k,
+ * and taps in the padding contribute products with zero.
  *
  * Bound of every variant against the reference, eps = 2^-24, S = sum over the window of |x * w|:
  *
  *     |y - ref| <= (K + 3) * eps * (S + |bias| + |residual|) + 2^-126     (before the activation)
  *
- * and the SIMD variants agree bit for bit (which NaN comes out of several aside). The clamp is exact; the other activations
- * multiply the error by at most 1.13 and add the bound of their functions (math_avx2.h), in which levels differ.
+ * and the SIMD variants agree bit for bit (which NaN comes out of several aside). The clamp is exact; the other
+ * activations multiply the error by at most 1.13 and add the bound of their functions (math_avx2.h), in which levels
+ * differ.
  */
 #ifndef WOK_CONV_F32_H
 #define WOK_CONV_F32_H
@@ -49,7 +50,8 @@ void wok_conv_f32_pack(const wok_conv_f32_problem *problem, const float *w, cons
 typedef struct wok_conv_f32_job {
     const float *const *table; /* [blocks][runs][mr] */
     int64_t blocks;
-    int64_t block_rows, longer_blocks; /* the first `longer_blocks` blocks have one pixel more: no short one at the end */
+    int64_t block_rows,
+        longer_blocks; /* the first `longer_blocks` blocks have one pixel more: no short one at the end */
     int64_t runs, run;
     int64_t offset;  /* added to every pointer of the table: first channel of the group */
     const float *b;  /* [panels][runs * run][16] */

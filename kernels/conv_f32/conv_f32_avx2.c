@@ -1,7 +1,8 @@
 /* conv_f32_avx2.c - indirect GEMM, 6 output pixels x 16 output channels. conv_f32.h has layout, table and loops.
  *
- * Registers: 12 accumulators (c00 .. c51), 2 vectors of weights, 1 broadcast input; 6 pixel pointers, the weight pointer
- * and the prefetch pointer in general registers. A step of k is 2 loads, 6 broadcasts, 12 FMA = 6 cycles on two FMA ports.
+ * Registers: 12 accumulators (c00 .. c51), 2 vectors of weights, 1 broadcast input; 6 pixel pointers, the weight
+ * pointer and the prefetch pointer in general registers. A step of k is 2 loads, 6 broadcasts, 12 FMA = 6 cycles on
+ * two FMA ports.
  *
  *                 b0 [8]   b1 [8]            one run: 6 pointers, `run` channels
  *     pixel 0     c00      c01               table[run][0..5] -> x0 x1 x2 x3 x4 x5
@@ -9,8 +10,8 @@
  *     pixel 5     c50      c51
  *
  * Tails: blocks have mr or mr - 1 pixels (fewer only when a chunk has fewer), each height is an instance of its own; a
- * last panel of at most 8 columns takes the 8-wide instances (6 chains: 3/4 of the rate instead of half). Columns that do
- * not fill the vectors, and activations other than the clamp, leave through a buffer on the stack.
+ * last panel of at most 8 columns takes the 8-wide instances (6 chains: 3/4 of the rate instead of half). Columns
+ * that do not fill the vectors, and activations other than the clamp, leave through a buffer on the stack.
  *
  * Bound: FMA. L2 gives 64 B of weights per 6 cycles; the next panel is prefetched into L2 meanwhile, a line every 4 k.
  * Short K (16 .. 32, the expansions of MobileNet) is bound by the stores and the start and end of a tile instead.
@@ -43,8 +44,7 @@ static __attribute__((noinline)) void finish_slowly(const wok_conv_f32_job *job,
         for (int64_t i = 0; i < rows; i++) {
             __m256 x = _mm256_load_ps(acc + i * NR + n);
             if (t->bias) x = _mm256_add_ps(x, _mm256_maskload_ps(t->bias + n, mask));
-            if (t->residual)
-                x = _mm256_add_ps(x, _mm256_maskload_ps(t->residual + i * job->residual_stride + n, mask));
+            if (t->residual) x = _mm256_add_ps(x, _mm256_maskload_ps(t->residual + i * job->residual_stride + n, mask));
             x = wok_act_avx2(x, job->act, _mm256_set1_ps(job->lo), _mm256_set1_ps(job->hi));
             _mm256_maskstore_ps(t->y + i * job->y_stride + n, mask, x);
         }
@@ -92,7 +92,7 @@ static __attribute__((noinline)) void finish_slowly(const wok_conv_f32_job *job,
         residual += job->residual_stride;                                                                              \
     }
 #define CLAMP(i)                                                                                                       \
-    c##i##0 = wok_clamp_avx2(c##i##0, lo, hi);                                                                                  \
+    c##i##0 = wok_clamp_avx2(c##i##0, lo, hi);                                                                         \
     c##i##1 = wok_clamp_avx2(c##i##1, lo, hi);
 #define STORE(i)                                                                                                       \
     if (i < rows) {                                                                                                    \
@@ -138,7 +138,9 @@ WOK_INLINE void run_tile(const wok_conv_f32_job *job, const tile *t, const int r
         EACH_ROW(ADD_BIAS)
     }
     const float *residual = t->residual;
-    if (residual) { EACH_ROW(ADD_RESIDUAL) }
+    if (residual) {
+        EACH_ROW(ADD_RESIDUAL)
+    }
     if (job->act == WOK_ACT_CLAMP) {
         const __m256 lo = _mm256_set1_ps(job->lo), hi = _mm256_set1_ps(job->hi);
         EACH_ROW(CLAMP)

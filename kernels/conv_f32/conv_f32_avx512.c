@@ -1,20 +1,21 @@
 /* conv_f32_avx512.c - indirect GEMM, 8 output pixels x 48 output channels. conv_f32.h has layout, table and loops.
  *
  * Registers: 24 accumulators (c00 .. c72), 3 vectors of weights from 3 neighbouring panels, 1 broadcast input; 8 pixel
- * pointers, 3 weight pointers and the prefetch pointer in general registers. A step of k is 3 loads, 8 broadcasts, 24 FMA
- * = 12 cycles on two FMA ports.
+ * pointers, 3 weight pointers and the prefetch pointer in general registers. A step of k is 3 loads, 8 broadcasts, 24
+ * FMA = 12 cycles on two FMA ports.
  *
  *                 b0 [16]  b1 [16]  b2 [16]        one run: 8 pointers, `run` channels
  *     pixel 0     c00      c01      c02            table[run][0..7] -> x0 x1 ... x7
  *     ...
  *     pixel 7     c70      c71      c72
  *
- * Tails: panels go in threes; what is left is cut into twos rather than into a three and a one (a single panel has only 8
- * chains: 90 % of the rate). The last vector of a tile is stored and its operands are loaded under a mask. Blocks have mr
- * or mr - 1 pixels (fewer only when a chunk has fewer), each height is an instance of its own. Activations other than the
- * clamp leave through a buffer on the stack.
+ * Tails: panels go in threes; what is left is cut into twos rather than into a three and a one (a single panel has
+ * only 8 chains: 90 % of the rate). The last vector of a tile is stored and its operands are loaded under a mask.
+ * Blocks have mr or mr - 1 pixels (fewer only when a chunk has fewer), each height is an instance of its own.
+ * Activations other than the clamp leave through a buffer on the stack.
  *
- * Bound: FMA. L2 gives 192 B of weights per 12 cycles; the next panels are prefetched into L2 meanwhile, a line every 2 k.
+ * Bound: FMA. L2 gives 192 B of weights per 12 cycles; the next panels are prefetched into L2 meanwhile, a line every
+ * 2 k.
  */
 #include "conv_f32.h"
 #include "../math_avx512.h"
@@ -106,8 +107,12 @@ static __attribute__((noinline)) void activate(const wok_conv_f32_job *job, cons
 #define STORE(i)                                                                                                       \
     if (i < rows) {                                                                                                    \
         STORE_VECTOR(0, c##i##0)                                                                                       \
-        if (vectors > 1) { STORE_VECTOR(1, c##i##1) }                                                                  \
-        if (vectors > 2) { STORE_VECTOR(2, c##i##2) }                                                                  \
+        if (vectors > 1) {                                                                                             \
+            STORE_VECTOR(1, c##i##1)                                                                                   \
+        }                                                                                                              \
+        if (vectors > 2) {                                                                                             \
+            STORE_VECTOR(2, c##i##2)                                                                                   \
+        }                                                                                                              \
         y += job->y_stride;                                                                                            \
     }
 #define SPILL(i)                                                                                                       \
@@ -149,7 +154,9 @@ WOK_INLINE void run_tile(const wok_conv_f32_job *job, const tile *t, const int r
         EACH_ROW(ADD_BIAS)
     }
     const float *residual = t->residual;
-    if (residual) { EACH_ROW(ADD_RESIDUAL) }
+    if (residual) {
+        EACH_ROW(ADD_RESIDUAL)
+    }
     if (job->act != WOK_ACT_NONE && job->act != WOK_ACT_CLAMP) {
         float buffer[MR * WIDE * NR] __attribute__((aligned(64)));
         EACH_ROW(SPILL)
@@ -190,7 +197,9 @@ static const tile_fn tiles[WIDE + 1][MR + 1] = {
 };
 
 /* Panels of the next tile where `left` are left: 4 are two and two. */
-static int64_t tile_panels(int64_t left) { return left == 4 ? 2 : wok_min64(left, WIDE); }
+static int64_t tile_panels(int64_t left) {
+    return left == 4 ? 2 : wok_min64(left, WIDE);
+}
 
 /* Panels [begin, end) against all blocks. A group of one tile shares out the prefetch of its successor. */
 static void run_group(const wok_conv_f32_job *job, int64_t begin, int64_t end) {

@@ -33,8 +33,12 @@ const char *wok_conv_f32_accept(const void *problem) {
     return NULL;
 }
 
-static int64_t depth(const wok_conv_f32_problem *p) { return p->kernel_h * p->kernel_w * (p->c_in / p->group); }
-static int64_t group_panels(const wok_conv_f32_problem *p) { return wok_ceil_div(p->c_out / p->group, NR); }
+static int64_t depth(const wok_conv_f32_problem *p) {
+    return p->kernel_h * p->kernel_w * (p->c_in / p->group);
+}
+static int64_t group_panels(const wok_conv_f32_problem *p) {
+    return wok_ceil_div(p->c_out / p->group, NR);
+}
 
 size_t wok_conv_f32_packed_bytes(const wok_conv_f32_problem *p) {
     return (size_t)(p->group * group_panels(p) * depth(p) * NR) * sizeof(float);
@@ -56,7 +60,7 @@ void wok_conv_f32_pack(const wok_conv_f32_problem *p, const float *w, const floa
             }
 }
 
-/* ---- plan --------------------------------------------------------------------------------------------------------- */
+/* ---- plan -------------------------------------------------------------------------------------------------------- */
 
 typedef struct conv_plan {
     bool strips;
@@ -69,14 +73,16 @@ typedef struct conv_plan {
     int64_t zero_bytes, strip_bytes, table_bytes, thread_bytes;
 } conv_plan;
 
-static int64_t align64(int64_t bytes) { return wok_round_up(bytes, 64); }
+static int64_t align64(int64_t bytes) {
+    return wok_round_up(bytes, 64);
+}
 
 static int64_t strip_rows(const wok_conv_f32_problem *p, int64_t out_rows) {
     return mul_sat(out_rows - 1, p->stride_h) + (p->kernel_h - 1) * p->dilation_h + 1;
 }
 
-/* What a plan costs, in cycles of a core that does 16 MAC in one, and in bytes. A unit is what pixels are cut by: a block,
- * or a row of the picture. */
+/* What a plan costs, in cycles of a core that does 16 MAC in one, and in bytes. A unit is what pixels are cut by: a
+ * block, or a row of the picture. */
 typedef struct conv_cost {
     int64_t units, panels;
     double unit_panel;   /* cycles: one unit against one panel */
@@ -84,9 +90,9 @@ typedef struct conv_cost {
     double weight_bytes, pixel_bytes;
 } conv_cost;
 
-/* Cuts the pixels into at least `chunks` parts and the panels into ranges, so that the slowest thread is done soonest. Half
- * a task is added because threads never start and run evenly, and the traffic of reading every weight once a part and every
- * pixel once a range. */
+/* Cuts the pixels into at least `chunks` parts and the panels into ranges, so that the slowest thread is done
+ * soonest. Half a task is added because threads never start and run evenly, and the traffic of reading every weight
+ * once a part and every pixel once a range. */
 static void choose_split(conv_plan *plan, const conv_cost *c, int64_t chunks, int threads) {
     double best = INFINITY;
     const int64_t most_ranges = threads > 1 ? wok_min64(c->panels, 4 * (int64_t)threads) : 1;
@@ -143,7 +149,8 @@ static conv_plan make_plan(const wok_conv_f32_problem *p, const wok_conv_f32_arg
         cost.units = wok_ceil_div(plan.pixels, mr);
         cost.unit_panel = (double)k * mr;
         cost.unit_prepare = 4.0 * (double)(plan.runs * mr);
-        const double chunks = fmax(cost.pixel_bytes / CHUNK_BYTES, (double)plan.pixels * (double)table_row / TABLE_BYTES);
+        const double chunks =
+            fmax(cost.pixel_bytes / CHUNK_BYTES, (double)plan.pixels * (double)table_row / TABLE_BYTES);
         choose_split(&plan, &cost, (int64_t)fmin(ceil(chunks + 1e-9), (double)cost.units), threads);
         plan.chunk_pixels = wok_ceil_div(cost.units, plan.chunks) * mr;
         plan.zero_bytes = align64(p->c_in * (int64_t)sizeof(float));
@@ -160,7 +167,7 @@ size_t wok_conv_f32_workspace(const wok_conv_f32_problem *p, const wok_conv_f32_
     return bytes >= SIZE_LIMIT ? SIZE_MAX : (size_t)bytes;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 typedef struct pixel {
     int64_t image, oy, ox;
@@ -180,8 +187,8 @@ static void next_pixel(const wok_conv_f32_args *a, pixel *at) {
 }
 
 /* Pointers of one output pixel, one a tap; out is a column of a block's [runs][mr] table. */
-static void tap_pointers(const wok_conv_f32_problem *p, const wok_conv_f32_args *a, pixel at, const float *zeros, int mr,
-                         const float **out) {
+static void tap_pointers(const wok_conv_f32_problem *p, const wok_conv_f32_args *a, pixel at, const float *zeros,
+                         int mr, const float **out) {
     const int64_t top = at.oy * p->stride_h - a->pad_top, left = at.ox * p->stride_w - a->pad_left;
     for (int64_t ky = 0; ky < p->kernel_h; ky++) {
         const int64_t iy = top + ky * p->dilation_h;
@@ -220,14 +227,13 @@ static void fill_strip(const wok_conv_f32_problem *p, const wok_conv_f32_args *a
             continue;
         }
         memset(strip, 0, (size_t)(begin * c) * sizeof *strip);
-        copy_pixels(strip + begin * c,
-                    a->x + ((image * a->in_h + iy) * a->in_w + begin - a->pad_left) * a->x_stride, a->x_stride, c,
-                    end - begin);
+        copy_pixels(strip + begin * c, a->x + ((image * a->in_h + iy) * a->in_w + begin - a->pad_left) * a->x_stride,
+                    a->x_stride, c, end - begin);
         memset(strip + end * c, 0, (size_t)((width - end) * c) * sizeof *strip);
     }
 }
 
-/* ---- tasks -------------------------------------------------------------------------------------------------------- */
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
 typedef struct conv_run {
     const wok_conv_f32_problem *problem;
@@ -302,7 +308,8 @@ static void conv_task(void *arg, int64_t task, int worker) {
     const float **table = (const float **)(void *)(space + plan->zero_bytes + plan->strip_bytes);
     if (plan->strips) {
         const int64_t row = begin / a->out_w, iy = row % a->out_h * run->problem->stride_h - a->pad_top;
-        fill_strip(run->problem, a, plan, row / a->out_h, iy, strip_rows(run->problem, (end - begin) / a->out_w), strip);
+        fill_strip(run->problem, a, plan, row / a->out_h, iy, strip_rows(run->problem, (end - begin) / a->out_w),
+                   strip);
     } else {
         memset(zeros, 0, (size_t)plan->zero_bytes);
     }

@@ -1,11 +1,11 @@
 /* dwconv.h - variants of the dwconv family (contract: wok_kernels.h) and what they share.
  *
- * Packed weights, layout "dwconv-f32-c16-v1", 64-byte aligned: [ceil(channels / 16)][kernel_h * kernel_w][16], zeros past
- * the last channel. A tap is a vector of channels, so a block of 16 channels walks its weights from front to back.
+ * Packed weights, layout "dwconv-f32-c16-v1", 64-byte aligned: [ceil(channels / 16)][kernel_h * kernel_w][16], zeros
+ * past the last channel. A tap is a vector of channels, so a block of 16 channels walks its weights from front to back.
  *
- * An output is one FMA chain over ky, kx; taps in the padding contribute products with zero. The SIMD variants agree bit
- * for bit (which NaN comes out of several aside). Bound of every variant against the reference, eps = 2^-24, S = sum over
- * the window of |x * w|:
+ * An output is one FMA chain over ky, kx; taps in the padding contribute products with zero. The SIMD variants agree
+ * bit for bit (which NaN comes out of several aside). Bound of every variant against the reference, eps = 2^-24, S =
+ * sum over the window of |x * w|:
  *
  *     |y - ref| <= (kernel_h * kernel_w + 3) * eps * (S + |bias| + |residual|) + 2^-126     (before the activation)
  *

@@ -1,20 +1,21 @@
 /* dwconv_avx2.c - depthwise convolution, 4 output pixels of a row x 16 channels. dwconv.h has layout and bounds.
  *
- * Registers of the 3x3 tile: 8 accumulators (4 pixels x 2 vectors of 8 channels), 6 weights (one row of the window), 1-2
- * inputs. A row of the window loads each input column once and uses it in every output it belongs to: stride 1 loads 6
- * columns for 4 outputs, stride 2 loads 9. The 5x5 tile is the same with weights as memory operands.
+ * Registers of the 3x3 tile: 8 accumulators (4 pixels x 2 vectors of 8 channels), 6 weights (one row of the window),
+ * 1-2 inputs. A row of the window loads each input column once and uses it in every output it belongs to: stride 1
+ * loads 6 columns for 4 outputs, stride 2 loads 9. The 5x5 tile is the same with weights as memory operands.
  *
  *     input row ky      x0  x1  x2  x3  x4  x5            stride 1: output j takes columns j .. j + 2
  *     output            y0: x0 w0 + x1 w1 + x2 w2    y1: x1 w0 + x2 w1 + x3 w2   ...
  *
- * A task takes rows one after the other; in a row, blocks of 16 channels; in a block, tiles of pixels. What lies outside
- * the picture is read from a vector of zeros: rows by a pointer with step 0, columns in a second instance of the tile that
- * also serves the last, narrower tile. Other windows, dilation, and a last block of fewer than 16 channels (masked loads
- * and stores) take one pixel at a time.
+ * A task takes rows one after the other; in a row, blocks of 16 channels; in a block, tiles of pixels. What lies
+ * outside the picture is read from a vector of zeros: rows by a pointer with step 0, columns in a second instance of
+ * the tile that also serves the last, narrower tile. Other windows, dilation, and a last block of fewer than 16
+ * channels (masked loads and stores) take one pixel at a time.
  *
- * Bound: 54 loads, 72 FMA and 8 stores a tile (3x3, stride 1); beyond L2 the stores: a pixel is read and written once for
- * 9 FMA. Measured on Zen 3 (52 GMAC/s a core; bench_conv): 19-28 GMAC/s at stride 1, 14-16 at stride 2; with stores to one
- * line 32@112 runs at 85 % of the FMA peak instead of 55. ONNX Runtime 1.32 on the same core: 9-15, 29 for 144@56.
+ * Bound: 54 loads, 72 FMA and 8 stores a tile (3x3, stride 1); beyond L2 the stores: a pixel is read and written once
+ * for 9 FMA. Measured on Zen 3 (52 GMAC/s a core; bench_conv): 19-28 GMAC/s at stride 1, 14-16 at stride 2; with
+ * stores to one line 32@112 runs at 85 % of the FMA peak instead of 55. ONNX Runtime 1.32 on the same core: 9-15, 29
+ * for 144@56.
  */
 #include "dwconv.h"
 #include "../math_avx2.h"
@@ -25,7 +26,7 @@ static const float zeros[BLOCK] __attribute__((aligned(64)));
 
 /* Where a row's results go, and the epilogue, for channels from some c on. */
 typedef struct output {
-    float *y;                    /* pixel 0 of the row, channel c */
+    float *y;                     /* pixel 0 of the row, channel c */
     const float *bias, *residual; /* channel c; pixel 0, channel c; or NULL */
     int64_t y_stride, residual_stride;
     __m256 lo, hi; /* infinite without a clamp, which then changes nothing */
@@ -75,7 +76,7 @@ static __attribute__((noinline)) void activate(const wok_dwconv_row *row) {
     }
 }
 
-/* ---- any window, one pixel ---------------------------------------------------------------------------------------- */
+/* ---- any window, one pixel --------------------------------------------------------------------------------------- */
 
 /* Channels [c, c + 16) of a row, up to row->end when masked. */
 WOK_INLINE void pixels_of(const wok_dwconv_row *row, const output *o, int64_t c, const bool masked) {
@@ -111,7 +112,7 @@ static __attribute__((noinline)) void pixels(const wok_dwconv_row *row, int64_t 
     }
 }
 
-/* ---- 3x3 and 5x5, four pixels ------------------------------------------------------------------------------------- */
+/* ---- 3x3 and 5x5, four pixels ------------------------------------------------------------------------------------ */
 
 #define PIXELS 4
 #define EACH_PIXEL(X) X(0) X(1) X(2) X(3)
@@ -206,10 +207,18 @@ WOK_INLINE void row_of(const wok_dwconv_row *row, const int size, const int stri
     if (c < row->end) pixels(row, c);
 }
 
-static __attribute__((noinline)) void row_3x3(const wok_dwconv_row *row) { row_of(row, 3, 1); }
-static __attribute__((noinline)) void row_3x3_stride_2(const wok_dwconv_row *row) { row_of(row, 3, 2); }
-static __attribute__((noinline)) void row_5x5(const wok_dwconv_row *row) { row_of(row, 5, 1); }
-static __attribute__((noinline)) void row_5x5_stride_2(const wok_dwconv_row *row) { row_of(row, 5, 2); }
+static __attribute__((noinline)) void row_3x3(const wok_dwconv_row *row) {
+    row_of(row, 3, 1);
+}
+static __attribute__((noinline)) void row_3x3_stride_2(const wok_dwconv_row *row) {
+    row_of(row, 3, 2);
+}
+static __attribute__((noinline)) void row_5x5(const wok_dwconv_row *row) {
+    row_of(row, 5, 1);
+}
+static __attribute__((noinline)) void row_5x5_stride_2(const wok_dwconv_row *row) {
+    row_of(row, 5, 2);
+}
 
 static void run_row(const wok_dwconv_row *row) {
     const wok_dwconv_problem *p = row->problem;

@@ -1,14 +1,16 @@
 /* dwconv_avx512.c - depthwise convolution, 8 output pixels of a row x 16 channels. dwconv.h has layout and bounds.
  *
- * Registers of the 3x3 tile: 8 accumulators, 3 weights (one row of the window), 1-2 inputs. A row of the window loads each
- * input column once and uses it in every output it belongs to: stride 1 loads 10 columns for 8 outputs, stride 2 loads 17.
+ * Registers of the 3x3 tile: 8 accumulators, 3 weights (one row of the window), 1-2 inputs. A row of the window loads
+ * each input column once and uses it in every output it belongs to: stride 1 loads 10 columns for 8 outputs, stride 2
+ * loads 17.
  *
  *     input row ky      x0  x1  x2  x3  ...               stride 1: output j takes columns j .. j + 2
  *     output            y0: x0 w0 + x1 w1 + x2 w2    y1: x1 w0 + x2 w1 + x3 w2   ...
  *
- * A task takes rows one after the other; in a row, blocks of 16 channels, the last one under a mask; in a block, tiles of
- * pixels. What lies outside the picture is read from a vector of zeros: rows by a pointer with step 0, columns in a second
- * instance of the tile that also serves the last, narrower tile. Other windows and dilation take one pixel at a time.
+ * A task takes rows one after the other; in a row, blocks of 16 channels, the last one under a mask; in a block,
+ * tiles of pixels. What lies outside the picture is read from a vector of zeros: rows by a pointer with step 0,
+ * columns in a second instance of the tile that also serves the last, narrower tile. Other windows and dilation take
+ * one pixel at a time.
  *
  * Bound: a tile of 3x3, stride 1, is 30 loads of input and 9 of weights for 72 FMA; beyond L2 it is memory.
  */
@@ -66,7 +68,7 @@ static __attribute__((noinline)) void activate(const wok_dwconv_row *row) {
     }
 }
 
-/* ---- any window, one pixel ---------------------------------------------------------------------------------------- */
+/* ---- any window, one pixel --------------------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) void row_any(const wok_dwconv_row *row) {
     const wok_dwconv_problem *p = row->problem;
@@ -90,7 +92,7 @@ static __attribute__((noinline)) void row_any(const wok_dwconv_row *row) {
     }
 }
 
-/* ---- 3x3 and 5x5, eight pixels ------------------------------------------------------------------------------------ */
+/* ---- 3x3 and 5x5, eight pixels ----------------------------------------------------------------------------------- */
 
 #define EACH_PIXEL(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define EACH_TAP(X) X(0) X(1) X(2) X(3) X(4)
@@ -101,11 +103,7 @@ static __attribute__((noinline)) void row_any(const wok_dwconv_row *row) {
 #define WEIGHT(k) const __m512 w##k = k < size ? _mm512_load_ps(w + k * BLOCK) : _mm512_setzero_ps();
 /* Column I meets output j at weight I - j * stride. */
 #define PICK(j)                                                                                                        \
-    (I - j * stride == 0   ? w0                                                                                        \
-     : I - j * stride == 1 ? w1                                                                                        \
-     : I - j * stride == 2 ? w2                                                                                        \
-     : I - j * stride == 3 ? w3                                                                                        \
-                           : w4)
+    (I - j * stride == 0 ? w0 : I - j * stride == 1 ? w1 : I - j * stride == 2 ? w2 : I - j * stride == 3 ? w3 : w4)
 #define MULTIPLY(j)                                                                                                    \
     if (I - j * stride >= 0 && I - j * stride < size) c##j = _mm512_fmadd_ps(column, PICK(j), c##j);
 #define COLUMN(i)                                                                                                      \
@@ -118,8 +116,7 @@ static __attribute__((noinline)) void row_any(const wok_dwconv_row *row) {
 #define ADD_BIAS(j) c##j = _mm512_add_ps(c##j, bias);
 #define FINISH(j)                                                                                                      \
     if (j < count) {                                                                                                   \
-        if (residual)                                                                                                  \
-            c##j = _mm512_add_ps(c##j, _mm512_maskz_loadu_ps(o->mask, residual + j * o->residual_stride));             \
+        if (residual) c##j = _mm512_add_ps(c##j, _mm512_maskz_loadu_ps(o->mask, residual + j * o->residual_stride));   \
         _mm512_mask_storeu_ps(y + j * o->y_stride, o->mask, wok_clamp_avx512(c##j, o->lo, o->hi));                     \
     }
 
@@ -171,10 +168,18 @@ WOK_INLINE void row_of(const wok_dwconv_row *row, const int size, const int stri
     }
 }
 
-static __attribute__((noinline)) void row_3x3(const wok_dwconv_row *row) { row_of(row, 3, 1); }
-static __attribute__((noinline)) void row_3x3_stride_2(const wok_dwconv_row *row) { row_of(row, 3, 2); }
-static __attribute__((noinline)) void row_5x5(const wok_dwconv_row *row) { row_of(row, 5, 1); }
-static __attribute__((noinline)) void row_5x5_stride_2(const wok_dwconv_row *row) { row_of(row, 5, 2); }
+static __attribute__((noinline)) void row_3x3(const wok_dwconv_row *row) {
+    row_of(row, 3, 1);
+}
+static __attribute__((noinline)) void row_3x3_stride_2(const wok_dwconv_row *row) {
+    row_of(row, 3, 2);
+}
+static __attribute__((noinline)) void row_5x5(const wok_dwconv_row *row) {
+    row_of(row, 5, 1);
+}
+static __attribute__((noinline)) void row_5x5_stride_2(const wok_dwconv_row *row) {
+    row_of(row, 5, 2);
+}
 
 static void run_row(const wok_dwconv_row *row) {
     const wok_dwconv_problem *p = row->problem;

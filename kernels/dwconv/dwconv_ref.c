@@ -1,10 +1,11 @@
-/* dwconv_ref.c - the oracle, summed in double and rounded once; and the packing and splitting that all variants share. */
+/* dwconv_ref.c - the oracle, summed in double and rounded once; and the packing and splitting that all variants
+ * share. */
 #include "dwconv.h"
 #include "../epilogue_ref.h"
 
 enum { BLOCK = WOK_DWCONV_BLOCK };
 
-/* ---- shared ------------------------------------------------------------------------------------------------------- */
+/* ---- shared ------------------------------------------------------------------------------------------------------ */
 
 const char *wok_dwconv_accept(const void *problem) {
     const wok_dwconv_problem *p = problem;
@@ -78,7 +79,7 @@ void wok_dwconv_drive(const wok_dwconv_problem *problem, const wok_dwconv_args *
     wok_parallel_for(parallel, dwconv_task, &run, run.row_parts * run.channel_parts);
 }
 
-/* ---- the oracle --------------------------------------------------------------------------------------------------- */
+/* ---- the oracle -------------------------------------------------------------------------------------------------- */
 
 static double window(const wok_dwconv_row *row, int64_t ox, int64_t c) {
     const wok_dwconv_problem *p = row->problem;

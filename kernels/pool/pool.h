@@ -6,7 +6,8 @@
  *      disappear. In scan order ky, kx: m = -inf; m = x if x is NaN or x > m. So of several NaN the last
  *      one's bits come out, of -0 and +0 the first. All variants give the same bits.
  * Average: the sum over ky, kx ascending in f32, divided by the count of taps inside the picture, or with
- *      count_include_pad inside the padded picture. Windows that run past the padded edge (ceil_mode) count only what is
+ *      count_include_pad inside the padded picture. Windows that run past the padded edge (ceil_mode) count only what
+ * is
  *      inside it. Bound against the reference, n taps, eps = 2^-24:  |y - ref| <= (n + 1) * eps * sum |x| / count.
  *      The SIMD variants agree bit for bit.
  * A window that holds no pixel gives -inf (max) and 0 (average).
@@ -28,12 +29,12 @@ const char *wok_pool_accept(const void *problem);
 
 /* The window of one output pixel. */
 typedef struct wok_pool_window {
-    const float *x;                   /* first pixel inside the picture, channel 0 */
-    int64_t rows, columns;            /* taps inside the picture */
+    const float *x;                    /* first pixel inside the picture, channel 0 */
+    int64_t rows, columns;             /* taps inside the picture */
     int64_t row_stride, column_stride; /* elements from tap to tap */
-    float count;                      /* divisor of an average */
-    int64_t begin, end;               /* channels to compute */
-    float *y;                         /* the output pixel, channel 0 */
+    float count;                       /* divisor of an average */
+    int64_t begin, end;                /* channels to compute */
+    float *y;                          /* the output pixel, channel 0 */
 } wok_pool_window;
 
 typedef void (*wok_pool_window_fn)(const wok_pool_window *window);

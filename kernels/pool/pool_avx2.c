@@ -1,7 +1,8 @@
 /* pool_avx2.c - max and average over a window, 32 channels at a time. pool.h has the rules.
  *
- * Registers: 4 accumulators of 8 channels. The window is walked once for every 32 channels, then once for every 8, and a
- * last time with masked loads. Bound: a load, a maximum and the NaN rule (compare, blend) for 8 values; beyond L2 memory.
+ * Registers: 4 accumulators of 8 channels. The window is walked once for every 32 channels, then once for every 8,
+ * and a last time with masked loads. Bound: a load, a maximum and the NaN rule (compare, blend) for 8 values; beyond
+ * L2 memory.
  */
 #include "pool.h"
 #include "../math_avx2.h"
@@ -11,7 +12,9 @@ WOK_INLINE __m256 max_step(__m256 m, __m256 x) {
     return _mm256_blendv_ps(_mm256_max_ps(x, m), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
-WOK_INLINE __m256 step(__m256 acc, __m256 x, const bool max) { return max ? max_step(acc, x) : _mm256_add_ps(acc, x); }
+WOK_INLINE __m256 step(__m256 acc, __m256 x, const bool max) {
+    return max ? max_step(acc, x) : _mm256_add_ps(acc, x);
+}
 
 WOK_INLINE __m256 finish(__m256 acc, const wok_pool_window *w, const bool max) {
     return max ? acc : _mm256_div_ps(acc, _mm256_set1_ps(w->count));
@@ -52,8 +55,12 @@ WOK_INLINE void window(const wok_pool_window *w, const bool max) {
     for (; c < w->end; c += 8) channels_8(w, c, max);
 }
 
-static void max_window(const wok_pool_window *w) { window(w, true); }
-static void average_window(const wok_pool_window *w) { window(w, false); }
+static void max_window(const wok_pool_window *w) {
+    window(w, true);
+}
+static void average_window(const wok_pool_window *w) {
+    window(w, false);
+}
 
 static void run(const wok_pool_problem *problem, const wok_pool_args *args, const wok_parallel *parallel) {
     wok_pool_drive(problem, args, max_window, average_window, parallel);

@@ -1,7 +1,8 @@
 /* pool_avx512.c - max and average over a window, 64 channels at a time. pool.h has the rules.
  *
- * Registers: 4 accumulators of 16 channels. The window is walked once for every 64 channels, then once for every 16, the
- * last time under a mask. Bound: a load, a maximum and the NaN rule (compare, blend) for 16 values; beyond L2 memory.
+ * Registers: 4 accumulators of 16 channels. The window is walked once for every 64 channels, then once for every 16,
+ * the last time under a mask. Bound: a load, a maximum and the NaN rule (compare, blend) for 16 values; beyond L2
+ * memory.
  */
 #include "pool.h"
 #include "../math_avx512.h"
@@ -11,7 +12,9 @@ WOK_INLINE __m512 max_step(__m512 m, __m512 x) {
     return _mm512_mask_mov_ps(_mm512_max_ps(x, m), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
 }
 
-WOK_INLINE __m512 step(__m512 acc, __m512 x, const bool max) { return max ? max_step(acc, x) : _mm512_add_ps(acc, x); }
+WOK_INLINE __m512 step(__m512 acc, __m512 x, const bool max) {
+    return max ? max_step(acc, x) : _mm512_add_ps(acc, x);
+}
 
 WOK_INLINE __m512 finish(__m512 acc, const wok_pool_window *w, const bool max) {
     return max ? acc : _mm512_div_ps(acc, _mm512_set1_ps(w->count));
@@ -52,8 +55,12 @@ WOK_INLINE void window(const wok_pool_window *w, const bool max) {
     for (; c < w->end; c += 16) channels_16(w, c, max);
 }
 
-static void max_window(const wok_pool_window *w) { window(w, true); }
-static void average_window(const wok_pool_window *w) { window(w, false); }
+static void max_window(const wok_pool_window *w) {
+    window(w, true);
+}
+static void average_window(const wok_pool_window *w) {
+    window(w, false);
+}
 
 static void run(const wok_pool_problem *problem, const wok_pool_args *args, const wok_parallel *parallel) {
     wok_pool_drive(problem, args, max_window, average_window, parallel);

@@ -7,7 +7,7 @@ const char *wok_pool_accept(const void *problem) {
     return p->channels < 1 ? "the channel count must be positive" : NULL;
 }
 
-/* ---- windows ------------------------------------------------------------------------------------------------------ */
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
 
 typedef struct taps {
     int64_t first;  /* input coordinate of the first tap inside [0, size) */
@@ -39,7 +39,8 @@ static void pool_row(const pool_run *run, int64_t row, int64_t begin, int64_t en
     const int64_t image = row / a->out_h, oy = row % a->out_h;
     const taps v = clip(oy * a->stride_h - a->pad_top, a->kernel_h, a->dilation_h, a->in_h, a->pad_top, a->pad_bottom);
     for (int64_t ox = 0; ox < a->out_w; ox++) {
-        const taps h = clip(ox * a->stride_w - a->pad_left, a->kernel_w, a->dilation_w, a->in_w, a->pad_left, a->pad_right);
+        const taps h =
+            clip(ox * a->stride_w - a->pad_left, a->kernel_w, a->dilation_w, a->in_w, a->pad_left, a->pad_right);
         wok_pool_window w = {
             .rows = v.inside,
             .columns = h.inside,
@@ -63,7 +64,8 @@ static void pool_task(void *arg, int64_t task, int worker) {
     (void)worker;
     const pool_run *run = arg;
     int64_t first, last, begin, end;
-    wok_parallel_range(run->args->batch * run->args->out_h, 1, task / run->channel_parts, run->row_parts, &first, &last);
+    wok_parallel_range(run->args->batch * run->args->out_h, 1, task / run->channel_parts, run->row_parts, &first,
+                       &last);
     wok_parallel_range(run->channels, 16, task % run->channel_parts, run->channel_parts, &begin, &end);
     for (int64_t row = first; row < last && begin < end; row++) pool_row(run, row, begin, end);
 }
@@ -77,7 +79,7 @@ void wok_pool_drive(const wok_pool_problem *problem, const wok_pool_args *args, 
     wok_parallel_for(parallel, pool_task, &run, run.row_parts * run.channel_parts);
 }
 
-/* ---- the oracle --------------------------------------------------------------------------------------------------- */
+/* ---- the oracle -------------------------------------------------------------------------------------------------- */
 
 static void max_window(const wok_pool_window *w) {
     for (int64_t c = w->begin; c < w->end; c++) {
