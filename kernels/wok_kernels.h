@@ -197,7 +197,8 @@ typedef struct wok_conv_f32_kernel {
     /* w: [c_out][c_in / group][kernel_h][kernel_w] contiguous (ONNX and PyTorch order). `channel_scale`: c_out values
      * multiplied into the weights while packing (a folded BatchNorm), or NULL. */
     void (*pack)(const wok_conv_f32_problem *problem, const float *w, const float *channel_scale, void *packed);
-    /* Depends on args' sizes and `threads` only, not on its pointers. */
+    /* Depends on args' sizes and `threads` only, not on its pointers; `threads` is what run()'s parallel has (NULL: 1).
+     * SIZE_MAX where no address space would hold it. */
     size_t (*workspace_bytes)(const wok_conv_f32_problem *problem, const wok_conv_f32_args *args, int threads);
     void (*run)(const wok_conv_f32_problem *problem, const wok_conv_f32_args *args, const wok_parallel *parallel);
 } wok_conv_f32_kernel;
