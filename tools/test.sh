@@ -43,7 +43,7 @@ else
     cmake -S "$root" -B "$work/static" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWOK_TESTS=ON -DWOK_TEXT=OFF \
         -DWOK_IMAGE=OFF -DWOK_TOOLS=OFF -DCMAKE_EXE_LINKER_FLAGS=-static >"$work/static.log" 2>&1
     cmake --build "$work/static" -j "$jobs" --target checkwok >>"$work/static.log" 2>&1
-    WOK_EMULATE_DIR=$work/emulate sh "$root/tests/emulate/run.sh" "$work/static/checkwok" --isa avx512 --sample 7
+    WOK_EMULATE_DIR=$work/emulate sh "$root/tests/emulate/run.sh" "$work/static/checkwok" --isa avx512 --sample 12
 fi
 
 step "whole models against PyTorch, TensorFlow and ONNX Runtime"
