@@ -171,7 +171,8 @@ static bool shapes_fit(wok_pass_ctx *ctx, attention *a) {
     if (!wok_dim_known(a->heads) || !wok_dim_known(a->width) || !wok_dim_known(a->value_width))
         return miss(a, "the number or the width of heads is not known");
     if (k_heads != a->heads || v_heads != a->heads || k->dims[k->rank - 1] != a->width ||
-        y->dims[2] != wok_dim_mul(ctx->graph, a->heads, a->value_width) || y->dims[0] != q->dims[0] || y->dims[1] != q->dims[1])
+        y->dims[2] != wok_dim_mul(ctx->graph, a->heads, a->value_width) || y->dims[0] != q->dims[0] ||
+        y->dims[1] != q->dims[1])
         return miss(a, "the shapes of query, key, value and result do not go together");
     return true;
 }
