@@ -11,6 +11,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Linux maps a huge page of the page cache whole where it lies in one page table: a few rows looked up in an embedding
+ * table would count as the whole table (on Linux 6.18, 128 rows of BERT's words: 85 MiB instead of 9). One page off the
+ * boundary it never does. Packing, which reads everything once and lets it go, does not notice. */
+static void *map_off_boundary(int fd, size_t bytes) {
+    size_t huge = (size_t)2 << 20, page = (size_t)sysconf(_SC_PAGESIZE), room = bytes + 2 * huge;
+    uint8_t *space = bytes < 2 * huge ? MAP_FAILED : mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED) return mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    uint8_t *at = (uint8_t *)(((uintptr_t)space + huge - 1) / huge * huge + page);
+    uint8_t *end = at + (bytes + page - 1) / page * page;
+    void *data = mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+    if (data == MAP_FAILED) {
+        munmap(space, room);
+        return MAP_FAILED;
+    }
+    munmap(space, (size_t)(at - space));
+    munmap(end, (size_t)(space + room - end));
+    return data;
+}
+
 /* O_NONBLOCK: opening a pipe must not wait for a writer, only to be refused. */
 static wok_status map(wok_ctx *ctx, const char *path, bool follow, wok_mapfile *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW));
@@ -26,7 +45,7 @@ static wok_status map(wok_ctx *ctx, const char *path, bool follow, wok_mapfile *
     else if ((uintmax_t)info.st_size > SIZE_MAX / 2)
         status = wok_ctx_fail(ctx, WOK_ERR_LIMIT, "%s is too large for this machine", path);
     else if (info.st_size > 0) {
-        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        void *data = map_off_boundary(fd, (size_t)info.st_size);
         if (data == MAP_FAILED)
             status = wok_ctx_fail(ctx, WOK_ERR_IO, "%s cannot be mapped: %s", path, strerror(errno));
         else
