@@ -179,6 +179,30 @@ static bool all_known(const wok_type *t) {
     return t->rank >= 0;
 }
 
+static bool has_shape(const wok_type *t, int rank, const int64_t *dims) {
+    if (!t || t->rank < 0) return true;
+    for (int d = 0; d < rank && t->rank == rank; d++)
+        if (differ(t->dims[d], dims[d])) return false;
+    return t->rank == rank;
+}
+
+/* Past rows, mask (whose last dimension may be short) and lengths. */
+static wok_status check_extras(wok_infer *infer, const shapes *s) {
+    const wok_type *mask = infer->in[MASK];
+    int64_t full[4] = {s->batch, s->heads, s->rows, s->keys};
+    bool fits = has_shape(infer->in[PAST_KEY], 4, (int64_t[]){s->batch, s->kv_heads, s->past, s->width}) &&
+                has_shape(infer->in[PAST_VALUE], 4, (int64_t[]){s->batch, s->kv_heads, s->past, s->value_width}) &&
+                has_shape(infer->in[LENGTHS], 1, full);
+    if (!fits) return wok_infer_fail(infer, WOK_ERR_SHAPE, "past keys, past values or lengths do not fit key and value");
+    if (mask && mask->rank > 0 && wok_dim_known(mask->dims[mask->rank - 1]) && mask->dims[mask->rank - 1] < s->keys)
+        full[3] = mask->dims[mask->rank - 1];
+    if (!bias_fits(mask, full))
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "mask %s for scores of [%lld,%lld,%lld,%lld]",
+                              wok_type_text(infer->graph, mask), (long long)s->batch, (long long)s->heads, (long long)s->rows,
+                              (long long)s->keys);
+    return WOK_OK;
+}
+
 wok_status wok_infer_attention(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 3));
     const wok_type *q = infer->in[Q], *k = infer->in[K], *v = infer->in[V], *past = infer->in[PAST_KEY];
@@ -191,6 +215,7 @@ wok_status wok_infer_attention(wok_infer *infer) {
         !read_shapes(infer->node, q->dims, k->dims, v->dims, q->rank, past ? past->dims : NULL, &s))
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "query %s, key %s, value %s", wok_type_text(infer->graph, q),
                               wok_type_text(infer->graph, k), wok_type_text(infer->graph, v));
+    WOK_TRY(check_extras(infer, &s));
     int64_t flat[3] = {s.batch, s.rows, s.heads * s.value_width}, split[4] = {s.batch, s.heads, s.rows, s.value_width};
     wok_infer_out(infer, 0, q->dtype, q->rank, s.flat ? flat : split);
     wok_infer_out(infer, 1, k->dtype, 4, (int64_t[]){s.batch, s.kv_heads, s.keys, s.width});

@@ -312,8 +312,10 @@ static void store_product(const wok_call *call, const wok_product *p, int64_t y,
         wok_store_f64(out->dtype, out->data, y, 1, &sum);
     } else {
         int64_t sum = dot_int(call, p, a, b);
-        if (alpha != 1) sum = (int64_t)(alpha * (double)sum);
-        if (c >= 0) sum += (int64_t)(beta * (double)wok_get_i64(call->in[2]->dtype, call->in[2]->data, c));
+        if (alpha != 1) sum = wok_truncate(alpha * (double)sum);
+        if (c >= 0)
+            sum = (int64_t)((uint64_t)sum +
+                            (uint64_t)wok_truncate(beta * (double)wok_get_i64(call->in[2]->dtype, call->in[2]->data, c)));
         wok_store_i64(out->dtype, out->data, y, 1, &sum);
     }
 }

@@ -71,6 +71,8 @@ static inline int64_t wok_get_i64(wok_dtype dtype, const void *base, int64_t ind
     wok_load_i64(dtype, base, index, 0, 1, &x);
     return x;
 }
+/* Towards zero. What does not fit gives the smallest number, as x86's own conversion does; C leaves it undefined. */
+int64_t wok_truncate(double x);
 /* To the nearest integer, half to even, whatever the rounding mode is. */
 double wok_round_even(double x);
 /* Into the range of an integer type of at most 32 bits; NaN gives 0. */
@@ -149,9 +151,18 @@ wok_status wok_window_infer(wok_infer *infer, wok_window *window, const int64_t 
 void wok_window_set(wok_window *window, const int64_t *in, const int64_t *out);
 /* The element of the input's spatial dimensions that tap `tap` of output position `at` (both linear) reads; -1: padding. */
 int64_t wok_window_source(const wok_window *window, int64_t at, int64_t tap);
-/* Whether that tap lies inside the padded input (windows of ceil_mode may reach beyond it). */
-bool wok_window_padded(const wok_window *window, int64_t at, int64_t tap);
+/* The taps of an output position that lie inside the input: count of them, and of those inside the padded input (windows
+ * of ceil_mode may reach beyond it). Their number is bounded by the input, however large the window is. */
+typedef struct wok_taps {
+    int64_t first[WOK_WINDOW_MAX], size[WOK_WINDOW_MAX]; /* input position of the first one, and how many, by dimension */
+    int64_t count, padded;
+} wok_taps;
+wok_taps wok_window_taps(const wok_window *window, int64_t at);
+/* The input's element under the i-th of them. */
+int64_t wok_taps_source(const wok_window *window, const wok_taps *taps, int64_t i);
 
+/* Input i is u8, i8, u16 or i16 (quant.c). */
+wok_status wok_infer_codes(wok_infer *infer, int i);
 /* out[0] is a picture of one pixel with in[0]'s channels: global pooling (pooling.c). */
 wok_status wok_infer_channels(wok_infer *infer, bool channel_last);
 

@@ -121,32 +121,29 @@ const wok_op_impl *const wok_impls_wok_pool[] = {
 typedef struct ref_job {
     const wok_call *call;
     wok_window window;
-    int64_t pixels_in, pixels_out, taps;
+    int64_t pixels_in, pixels_out;
     bool average, count_pads, column_major;
 } ref_job;
 
 /* A NaN stays, the first of equal values wins. */
 static double max_of(const ref_job *job, const wok_tensor *x, int64_t base, int64_t at, int64_t *index) {
+    wok_taps taps = wok_window_taps(&job->window, at);
     double best = -(double)INFINITY;
     *index = -1;
-    for (int64_t tap = 0; tap < job->taps; tap++) {
-        int64_t from = wok_window_source(&job->window, at, tap);
-        if (from < 0) continue;
+    for (int64_t i = 0; i < taps.count && !isnan(best); i++) {
+        int64_t from = wok_taps_source(&job->window, &taps, i);
         double v = wok_get_f64(x->dtype, x->data, base + from);
         if (*index < 0 || v > best || isnan(v)) best = v, *index = from;
-        if (isnan(best)) break;
     }
     return best;
 }
 
 static double average_of(const ref_job *job, const wok_tensor *x, int64_t base, int64_t at) {
+    wok_taps taps = wok_window_taps(&job->window, at);
+    int64_t count = job->count_pads ? taps.padded : taps.count;
     double sum = 0;
-    int64_t count = 0;
-    for (int64_t tap = 0; tap < job->taps; tap++) {
-        int64_t from = wok_window_source(&job->window, at, tap);
-        if (from >= 0) sum += wok_get_f64(x->dtype, x->data, base + from);
-        count += job->count_pads ? wok_window_padded(&job->window, at, tap) : from >= 0;
-    }
+    for (int64_t i = 0; i < taps.count; i++)
+        sum += wok_get_f64(x->dtype, x->data, base + wok_taps_source(&job->window, &taps, i));
     return count ? sum / (double)count : 0;
 }
 
@@ -181,7 +178,6 @@ static void run_planes(const wok_call *call, ref_job *job) {
     job->call = call;
     job->pixels_in = wok_dims_product(x->dims, 2, x->rank);
     job->pixels_out = wok_dims_product(y->dims, 2, y->rank);
-    job->taps = wok_dims_product(job->window.kernel, 0, job->window.rank);
     wok_parallel_for(call->parallel, ref_plane, job, x->dims[0] * x->dims[1]);
 }
 

@@ -29,6 +29,7 @@ wok_status wok_infer_ms_qlinear_binary(wok_infer *infer) {
         if (i != 2 && i != 5 && !infer->in[i]) return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d is missing", i);
     for (int i = 1; i < 8; i++)
         if (i != 3) WOK_TRY(check_count(infer, i, 1));
+    WOK_TRY(wok_infer_codes(infer, 0));
     if (infer->in[0]->dtype != infer->in[3]->dtype) return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands of two types");
     WOK_TRY(wok_infer_broadcast(infer, dims, &rank, infer->in[0]));
     WOK_TRY(wok_infer_broadcast(infer, dims, &rank, infer->in[3]));
@@ -84,6 +85,7 @@ const wok_op_impl *const wok_impls_ms_qlinear_binary[] = {
 
 wok_status wok_infer_ms_qlinear_global_pool(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 5));
+    WOK_TRY(wok_infer_codes(infer, 0));
     for (int i = 1; i < 5; i++) WOK_TRY(check_count(infer, i, 1));
     bool last = wok_ir_int(infer->node, "channels_last", 0);
     return wok_infer_channels(infer, last);
@@ -116,6 +118,9 @@ enum { B = 3, B_SCALE, B_ZERO, C, Y_SCALE, Y_ZERO };
 
 wok_status wok_infer_ms_qgemm(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 6));
+    WOK_TRY(wok_infer_codes(infer, 0));
+    WOK_TRY(wok_infer_codes(infer, B));
+    if (infer->in[Y_SCALE] && infer->in[Y_ZERO]) WOK_TRY(wok_infer_codes(infer, Y_ZERO));
     WOK_TRY(wok_product_infer(infer, infer->in[0], infer->in[B], wok_ir_int(infer->node, "transA", 0),
                               wok_ir_int(infer->node, "transB", 0)));
     const wok_type *y = &infer->out[0], *c = infer->in[C];

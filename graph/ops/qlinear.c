@@ -27,6 +27,8 @@ static int64_t requantise(double accumulator, double scale_a, double scale_b, do
 
 wok_status wok_infer_matmul_integer(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));
+    WOK_TRY(wok_infer_codes(infer, 0));
+    WOK_TRY(wok_infer_codes(infer, 1));
     WOK_TRY(wok_product_infer(infer, infer->in[0], infer->in[1], false, false));
     infer->out[0].dtype = WOK_I32;
     return WOK_OK;
@@ -67,6 +69,9 @@ const wok_op_impl *const wok_impls_matmul_integer[] = {
 
 wok_status wok_infer_qlinear_matmul(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 8));
+    WOK_TRY(wok_infer_codes(infer, 0));
+    WOK_TRY(wok_infer_codes(infer, 3));
+    WOK_TRY(wok_infer_codes(infer, 7));
     WOK_TRY(wok_product_infer(infer, infer->in[0], infer->in[3], false, false));
     infer->out[0].dtype = infer->in[7]->dtype;
     return WOK_OK;
@@ -101,6 +106,8 @@ const wok_op_impl *const wok_impls_qlinear_matmul[] = {
 
 wok_status wok_infer_conv_integer(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));
+    WOK_TRY(wok_infer_codes(infer, 0));
+    WOK_TRY(wok_infer_codes(infer, 1));
     return wok_conv_infer(infer, infer->in[0], infer->in[1], false, WOK_I32);
 }
 
@@ -138,6 +145,9 @@ const wok_op_impl *const wok_impls_conv_integer[] = {
 
 wok_status wok_infer_qlinear_conv(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 8));
+    WOK_TRY(wok_infer_codes(infer, 0));
+    WOK_TRY(wok_infer_codes(infer, 3));
+    WOK_TRY(wok_infer_codes(infer, 7));
     return wok_conv_infer(infer, infer->in[0], infer->in[3], false, infer->in[7]->dtype);
 }
 

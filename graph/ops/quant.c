@@ -9,6 +9,12 @@ static bool is_quantised(wok_dtype dtype) {
     return dtype == WOK_I8 || dtype == WOK_U8 || dtype == WOK_I16 || dtype == WOK_U16;
 }
 
+wok_status wok_infer_codes(wok_infer *infer, int i) {
+    wok_dtype dtype = infer->in[i]->dtype;
+    if (!dtype || is_quantised(dtype)) return WOK_OK;
+    return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "input %d is %s, not an integer of 8 or 16 bits", i, wok_dtype_name(dtype));
+}
+
 static double scalar(const wok_tensor *t, int64_t i, double fallback) { return t ? wok_get_f64(t->dtype, t->data, i) : fallback; }
 static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
 

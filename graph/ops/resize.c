@@ -80,13 +80,13 @@ static void scales_from_sizes(const settings *s, const int64_t *in, const int *a
     }
     for (int i = 0; i < count && s->policy; i++) {
         scale[axes[i]] = common;
-        out[axes[i]] = (int64_t)(common * (double)in[axes[i]] + 0.5);
+        out[axes[i]] = wok_truncate(common * (double)in[axes[i]] + 0.5);
     }
 }
 
 static int64_t scaled_dim(wok_infer *infer, int64_t dim, double scale) {
     if (scale == 1) return dim;
-    if (wok_dim_known(dim)) return (int64_t)floor((double)dim * scale);
+    if (wok_dim_known(dim)) return wok_truncate((double)dim * scale);
     return scale == floor(scale) && scale < INT32_MAX ? wok_dim_mul(infer->graph, dim, (int64_t)scale)
                                                       : wok_infer_unknown(infer);
 }
@@ -101,6 +101,8 @@ static wok_status sizes_by_scale(wok_infer *infer, const settings *s, const int 
     for (int i = 0; i < count; i++) {
         if (given >= 0 && !(scale[i] > 0 && scale[i] < 0x1p31))
             return wok_infer_fail(infer, WOK_ERR_VALUE, "scale %g", scale[i]);
+        if (given >= 0 && wok_dim_known(dims[axes[i]]) && (double)dims[axes[i]] * scale[i] > 0x1p60)
+            return wok_infer_fail(infer, WOK_ERR_VALUE, "scale %g of size %lld", scale[i], (long long)dims[axes[i]]);
         dims[axes[i]] = given < 0 ? wok_infer_unknown(infer) : scaled_dim(infer, dims[axes[i]], scale[i]);
     }
     return WOK_OK;

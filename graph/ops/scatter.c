@@ -122,14 +122,16 @@ const wok_op_impl *const wok_impls_scatter_nd[] = {
 /* The depth, a scalar of any numeric type; -1: not known. */
 static wok_status one_hot_depth(wok_infer *infer, int64_t *depth) {
     const wok_type *t = infer->in[1];
-    int64_t number;
     double real;
-    if (wok_infer_numbers(infer, 1, &number, 1) == 1) *depth = number;
-    else if (wok_dtype_is_float(t->dtype) && wok_infer_floats(infer, 1, &real, 1) == 1) *depth = (int64_t)real;
-    else *depth = wok_infer_unknown(infer);
-    if (*depth == 0 || (wok_infer_numbers(infer, 1, &number, 1) == 1 && number < 0))
-        return wok_infer_fail(infer, WOK_ERR_VALUE, "depth %lld", (long long)*depth);
-    return WOK_OK;
+    bool known = true;
+    if (wok_dtype_is_float(t->dtype)) {
+        known = wok_infer_floats(infer, 1, &real, 1) == 1;
+        *depth = known ? wok_truncate(real) : wok_infer_unknown(infer);
+    } else {
+        known = wok_infer_numbers(infer, 1, depth, 1) == 1;
+        if (!known) *depth = wok_infer_unknown(infer);
+    }
+    return known && *depth < 1 ? wok_infer_fail(infer, WOK_ERR_VALUE, "depth %lld", (long long)*depth) : WOK_OK;
 }
 
 wok_status wok_infer_one_hot(wok_infer *infer) {
@@ -155,8 +157,8 @@ static wok_status one_hot_run(wok_call *call) {
     if (wok_tensor_count(values) != 2) return wok_call_fail(call, WOK_ERR_SHAPE, "values are not [off, on]");
     wok_copy_step(y->data, values->data, 0, wok_tensor_count(y), size);
     for (int64_t i = 0; i < n; i++) {
-        int64_t index = (int64_t)wok_get_f64(x->dtype, x->data, i);
-        if (index < 0) index += depth;
+        int64_t index = wok_truncate(wok_get_f64(x->dtype, x->data, i));
+        if (index < 0 && index >= -depth) index += depth;
         if (index < 0 || index >= depth) continue;
         int64_t to = (i / inner * depth + index) * inner + i % inner;
         memcpy((char *)y->data + (size_t)to * size, (const char *)values->data + size, size);

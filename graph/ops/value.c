@@ -89,22 +89,21 @@ void wok_load_f64(wok_dtype dtype, const void *base, int64_t index, int64_t step
     }
 }
 
-/* Towards zero. What does not fit gives the smallest number, as x86's own conversion does; C leaves it undefined. */
-static int64_t truncate(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
-static uint64_t truncate_u64(double x) { return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)truncate(x); }
+int64_t wok_truncate(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
+static uint64_t truncate_u64(double x) { return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)wok_truncate(x); }
 
 void wok_store_f64(wok_dtype dtype, void *base, int64_t index, int64_t n, const double *values) {
     switch (dtype) {
         STORE_CASE(WOK_F32, float, (float)values[i])
         STORE_CASE(WOK_F64, double, values[i])
-        STORE_CASE(WOK_U8, uint8_t, (uint8_t)truncate(values[i]))
-        STORE_CASE(WOK_I8, int8_t, (int8_t)truncate(values[i]))
-        STORE_CASE(WOK_U16, uint16_t, (uint16_t)truncate(values[i]))
-        STORE_CASE(WOK_I16, int16_t, (int16_t)truncate(values[i]))
-        STORE_CASE(WOK_U32, uint32_t, (uint32_t)truncate(values[i]))
-        STORE_CASE(WOK_I32, int32_t, (int32_t)truncate(values[i]))
+        STORE_CASE(WOK_U8, uint8_t, (uint8_t)wok_truncate(values[i]))
+        STORE_CASE(WOK_I8, int8_t, (int8_t)wok_truncate(values[i]))
+        STORE_CASE(WOK_U16, uint16_t, (uint16_t)wok_truncate(values[i]))
+        STORE_CASE(WOK_I16, int16_t, (int16_t)wok_truncate(values[i]))
+        STORE_CASE(WOK_U32, uint32_t, (uint32_t)wok_truncate(values[i]))
+        STORE_CASE(WOK_I32, int32_t, (int32_t)wok_truncate(values[i]))
         STORE_CASE(WOK_U64, uint64_t, truncate_u64(values[i]))
-        STORE_CASE(WOK_I64, int64_t, truncate(values[i]))
+        STORE_CASE(WOK_I64, int64_t, wok_truncate(values[i]))
         STORE_CASE(WOK_BOOL, uint8_t, values[i] != 0)
         STORE_CASE(WOK_F16, uint16_t, f64_to_f16(values[i]))
         STORE_CASE(WOK_BF16, uint16_t, f64_to_bf16(values[i]))

@@ -112,12 +112,33 @@ int64_t wok_window_source(const wok_window *w, int64_t at, int64_t tap) {
     return index;
 }
 
-bool wok_window_padded(const wok_window *w, int64_t at, int64_t tap) {
+/* The least t >= 0 with start + t * step >= bound; at most `limit`. */
+static int64_t first_at(int64_t start, int64_t step, int64_t bound, int64_t limit) {
+    int64_t t = start >= bound ? 0 : (bound - start + step - 1) / step;
+    return t < limit ? t : limit;
+}
+
+wok_taps wok_window_taps(const wok_window *w, int64_t at) {
+    wok_taps taps = {.count = 1, .padded = 1};
     for (int d = w->rank - 1; d >= 0; d--) {
-        int64_t i = at % w->out[d] * w->stride[d] + tap % w->kernel[d] * w->dilation[d];
-        if (i >= w->begin[d] + w->in[d] + w->end[d]) return false;
+        int64_t start = at % w->out[d] * w->stride[d], begin = w->begin[d], end = begin + w->in[d];
+        int64_t lo = first_at(start, w->dilation[d], begin, w->kernel[d]), hi = first_at(start, w->dilation[d], end, w->kernel[d]);
+        taps.first[d] = start + lo * w->dilation[d] - begin;
+        taps.size[d] = hi - lo;
+        taps.count *= hi - lo;
+        int64_t padded = first_at(start, w->dilation[d], end + w->end[d], w->kernel[d]), product;
+        taps.padded = __builtin_mul_overflow(taps.padded, padded, &product) ? INT64_MAX : product;
         at /= w->out[d];
-        tap /= w->kernel[d];
     }
-    return true;
+    return taps;
+}
+
+int64_t wok_taps_source(const wok_window *w, const wok_taps *taps, int64_t i) {
+    int64_t index = 0, size = 1;
+    for (int d = w->rank - 1; d >= 0; d--) {
+        index += (taps->first[d] + i % taps->size[d] * w->dilation[d]) * size;
+        size *= w->in[d];
+        i /= taps->size[d];
+    }
+    return index;
 }
