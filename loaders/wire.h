@@ -29,8 +29,11 @@ typedef struct wok_wire {
     const char *problem;
 } wok_wire;
 
+/* A message that is absent (data NULL) is an empty one. */
 static inline wok_wire wok_wire_open(wok_span message) {
-    return (wok_wire){.at = message.data, .end = message.data + message.bytes};
+    static const uint8_t nothing[1];
+    const uint8_t *data = message.bytes > 0 ? message.data : nothing;
+    return (wok_wire){.at = data, .end = data + message.bytes};
 }
 /* The next field. False at the end and at the first problem. */
 bool wok_wire_next(wok_wire *wire);
