@@ -54,8 +54,8 @@ static wok_status matmul_integer_run(wok_call *call) {
         wok_product_locate(&p, i, &at_a, &at_b);
         for (int64_t m = 0; m < p.m; m++)
             for (int64_t n = 0; n < p.n; n++)
-                *y++ = (int32_t)(int64_t)integer_dot(&p, a, at_a + m * p.a_m, vector_at(a_zero, m), b, at_b + n * p.b_n,
-                                                     vector_at(b_zero, n));
+                *y++ = (int32_t)wok_truncate(integer_dot(&p, a, at_a + m * p.a_m, vector_at(a_zero, m), b, at_b + n * p.b_n,
+                                                         vector_at(b_zero, n)));
     }
     return WOK_OK;
 }
@@ -122,7 +122,7 @@ static void conv_integer_plane(void *arg, int64_t plane, int worker) {
     int32_t *y = (int32_t *)job->ref.y->data + plane * job->ref.pixels_out;
     (void)worker;
     for (int64_t at = 0; at < job->ref.pixels_out; at++)
-        y[at] = (int32_t)(int64_t)wok_conv_ref_sum(&job->ref, plane / channels, plane % channels, at);
+        y[at] = (int32_t)wok_truncate(wok_conv_ref_sum(&job->ref, plane / channels, plane % channels, at));
 }
 
 static wok_status conv_integer_run(wok_call *call) {
