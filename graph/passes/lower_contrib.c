@@ -168,8 +168,20 @@ static bool gelu(wok_pass_ctx *ctx, wok_node id, bool tanh_form) {
     return true;
 }
 
+/* The inputs that a lowering reads without asking are there. */
+static bool has_inputs(const wok_ir_node *node) {
+    static const int embed[] = {0, 2, 3}, skip[] = {0, 1};
+    const int *need = node->op == WOK_OP_ms_EmbedLayerNormalization ? embed : skip;
+    int count = node->op == WOK_OP_ms_EmbedLayerNormalization ? 3
+                : node->op == WOK_OP_ms_SkipLayerNormalization || node->op == WOK_OP_ms_Attention ? 2 : 1;
+    for (int i = 0; i < count; i++)
+        if (wok_pass_in(node, need[i]) < 0) return false;
+    return node->out_count > 0 && node->out[0] >= 0;
+}
+
 wok_status wok_lower_contrib(wok_pass_ctx *ctx, wok_node id, bool *lowered) {
     wok_graph *g = ctx->graph;
+    if (!has_inputs(&g->nodes[id])) return WOK_OK;
     switch (g->nodes[id].op) {
     case WOK_OP_ms_Attention: *lowered = attention(ctx, id); break;
     case WOK_OP_ms_SkipLayerNormalization: *lowered = skip_layer_norm(ctx, id); break;

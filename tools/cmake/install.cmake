@@ -15,6 +15,10 @@ install(FILES ${CMAKE_BINARY_DIR}/wokConfig.cmake ${CMAKE_BINARY_DIR}/wokConfigV
 
 # The .pc files can be moved with the tree: prefix is reckoned from where they stand.
 file(RELATIVE_PATH WOK_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(WOK_PC_REQUIRES "")
+if(OPENBLAS_FOUND)
+  set(WOK_PC_REQUIRES "Requires: openblas")
+endif()
 foreach(name ${WOK_TARGETS})
   configure_file(tools/cmake/${name}.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
