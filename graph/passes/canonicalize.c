@@ -24,23 +24,6 @@ static void float_to_input(wok_pass_ctx *ctx, wok_node id, const char *name, int
     if (attr) wok_pass_append(ctx, id, index, wok_pass_f32(ctx, name, 0, NULL, &attr->u.f));
 }
 
-void wok_pass_append(wok_pass_ctx *ctx, wok_node id, int index, wok_value v) {
-    wok_graph *g = ctx->graph;
-    wok_ir_node *node = &g->nodes[id];
-    if (v < 0) return;
-    if (index >= node->in_count) {
-        wok_value *in = wok_arena_alloc(g->arena, (size_t)(index + 1) * sizeof *in);
-        if (!in) {
-            g->status = WOK_ERR_MEMORY;
-            return;
-        }
-        for (int i = 0; i <= index; i++) in[i] = i < node->in_count ? node->in[i] : WOK_ABSENT;
-        node->in = in;
-        node->in_count = index + 1;
-    }
-    wok_pass_set_input(ctx, node, index, v);
-}
-
 /* ---- Constant --------------------------------------------------------------------------------------------------------- */
 
 static wok_value constant_value(wok_pass_ctx *ctx, const wok_ir_node *node) {

@@ -4,7 +4,7 @@
  *
  * Mul by a constant vector (convolutions), Add of a constant vector, Add of another tensor of the same shape, then an
  * activation, each only if nothing else reads what is between. Tolerance: a bias and a scale are combined in double. */
-#include "lower_contrib.h"
+#include "pass.h"
 
 #include <string.h>
 

@@ -40,25 +40,15 @@ static wok_value positions(wok_pass_ctx *ctx, const char *name, wok_value x, int
     return wok_pass_emit(ctx, WOK_OP_Range, name, in, 3);
 }
 
-static wok_value cast(wok_pass_ctx *ctx, const char *name, wok_value x, wok_dtype to) {
-    wok_graph *g = ctx->graph;
-    if (wok_pass_type(ctx, x)->dtype == to) return x;
-    wok_value y = wok_pass_op(ctx, WOK_OP_Cast, name, &x, 1, NULL);
-    if (y < 0) return WOK_ABSENT;
-    wok_ir_set_int(g, g->values[y].producer, "to", to);
-    wok_pass_infer(ctx, g->values[y].producer);
-    return y;
-}
-
 /* The additive bias [B,1,1,S] of a mask: raw (rank 2: 1 keeps a key) or lengths (rank 1). */
 static wok_value attention_bias(wok_pass_ctx *ctx, const char *name, wok_value x, wok_value mask, float filter) {
     int rank = wok_pass_type(ctx, mask)->rank;
     wok_value keep;
     if (rank == 1) {
-        wok_value lengths = unsqueeze(ctx, name, cast(ctx, name, mask, WOK_I64), (int64_t[]){1}, 1);
+        wok_value lengths = unsqueeze(ctx, name, wok_pass_cast(ctx, name, mask, WOK_I64), (int64_t[]){1}, 1);
         keep = binary(ctx, WOK_OP_Less, name, positions(ctx, name, x, 1), lengths);
     } else {
-        keep = cast(ctx, name, mask, WOK_BOOL);
+        keep = wok_pass_cast(ctx, name, mask, WOK_BOOL);
     }
     wok_value in[3] = {keep, scalar_f32(ctx, 0), scalar_f32(ctx, filter)};
     wok_value bias = wok_pass_emit(ctx, WOK_OP_Where, name, in, 3);

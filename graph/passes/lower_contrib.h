@@ -6,7 +6,5 @@
 
 /* Rewrites the node if it is one that can be; *lowered says so. Types of the new nodes are inferred. */
 wok_status wok_lower_contrib(wok_pass_ctx *ctx, wok_node node, bool *lowered);
-/* Input `index` of the node becomes v; inputs in between are absent. */
-void wok_pass_append(wok_pass_ctx *ctx, wok_node node, int index, wok_value v);
 
 #endif

@@ -303,6 +303,33 @@ void wok_pass_set_input(wok_pass_ctx *ctx, wok_ir_node *node, int index, wok_val
     ctx->changed++;
 }
 
+void wok_pass_append(wok_pass_ctx *ctx, wok_node id, int index, wok_value v) {
+    wok_graph *g = ctx->graph;
+    wok_ir_node *node = &g->nodes[id];
+    if (v < 0) return;
+    if (index >= node->in_count) {
+        wok_value *in = wok_arena_alloc(g->arena, (size_t)(index + 1) * sizeof *in);
+        if (!in) {
+            g->status = WOK_ERR_MEMORY;
+            return;
+        }
+        for (int i = 0; i <= index; i++) in[i] = i < node->in_count ? node->in[i] : WOK_ABSENT;
+        node->in = in;
+        node->in_count = index + 1;
+    }
+    wok_pass_set_input(ctx, node, index, v);
+}
+
+wok_value wok_pass_cast(wok_pass_ctx *ctx, const char *name, wok_value x, wok_dtype to) {
+    wok_graph *g = ctx->graph;
+    if (wok_pass_type(ctx, x)->dtype == to) return x;
+    wok_value y = wok_pass_op(ctx, WOK_OP_Cast, name, &x, 1, NULL);
+    if (y < 0) return WOK_ABSENT;
+    wok_ir_set_int(g, g->values[y].producer, "to", to);
+    wok_pass_infer(ctx, g->values[y].producer);
+    return y;
+}
+
 void wok_pass_replace(wok_pass_ctx *ctx, wok_value from, wok_value to) {
     wok_graph *g = ctx->graph;
     if (from < 0 || to < 0 || from == to) return;

@@ -86,6 +86,10 @@ wok_value wok_pass_i64(wok_pass_ctx *ctx, const char *hint, int rank, const int6
 void wok_pass_set_string(wok_pass_ctx *ctx, wok_node node, const char *name, const char *text);
 /* Input `index` of the node becomes v. */
 void wok_pass_set_input(wok_pass_ctx *ctx, wok_ir_node *node, int index, wok_value v);
+/* The same beyond the node's last input: inputs in between are absent. */
+void wok_pass_append(wok_pass_ctx *ctx, wok_node node, int index, wok_value v);
+/* x as `to`; x itself where it is that already. */
+wok_value wok_pass_cast(wok_pass_ctx *ctx, const char *name, wok_value x, wok_dtype to);
 /* Every reader of `from`, and the graph's outputs, read `to` instead. If `from` is a graph output an Identity is kept. */
 void wok_pass_replace(wok_pass_ctx *ctx, wok_value from, wok_value to);
 void wok_pass_kill(wok_pass_ctx *ctx, wok_ir_node *node);

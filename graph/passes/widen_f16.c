@@ -7,15 +7,6 @@
 
 static bool is_half(wok_dtype dtype) { return dtype == WOK_F16 || dtype == WOK_BF16; }
 
-static wok_value cast_to(wok_pass_ctx *ctx, const char *name, wok_value x, wok_dtype to) {
-    wok_graph *g = ctx->graph;
-    wok_value y = wok_pass_op(ctx, WOK_OP_Cast, name, &x, 1, NULL);
-    if (y < 0) return WOK_ABSENT;
-    wok_ir_set_int(g, g->values[y].producer, "to", to);
-    wok_pass_infer(ctx, g->values[y].producer);
-    return y;
-}
-
 static wok_value widen_constant(wok_pass_ctx *ctx, wok_value v) {
     wok_graph *g = ctx->graph;
     wok_type type = g->values[v].type;
@@ -40,7 +31,7 @@ static wok_value wide_of(wok_pass_ctx *ctx, wok_value *map, wok_value v) {
     wok_graph *g = ctx->graph;
     if (map[v] != WOK_ABSENT) return map[v];
     map[v] = wok_pass_constant(ctx, v) ? widen_constant(ctx, v)
-                                       : cast_to(ctx, g->values[v].name, v, WOK_F32); /* an input, or a rounding Cast */
+                                       : wok_pass_cast(ctx, g->values[v].name, v, WOK_F32); /* an input, or a rounding Cast */
     return map[v];
 }
 
