@@ -230,11 +230,16 @@ Test(passes, fuse_layernorm_reads_what_exporters_write) {
 
 /* ---- attention -------------------------------------------------------------------------------------------------------------- */
 
-static bool scale_on_operands, mask_by_where, guarded, one_head, mask_by_add;
+static bool scale_on_operands, mask_by_where, guarded, one_head, mask_by_add, targets_from_shapes;
 
-static wok_value heads(wok_value x, int64_t n) {
-    return op("Reshape", x, INTS(0, 0, n, 8 / n));
+/* x as [batch, rows, tail...]; batch and rows read from the shape of x itself, as torch's tracer does, or copied by 0. */
+static wok_value batch_rows(wok_value x, wok_value tail) {
+    wok_value lead = targets_from_shapes ? op("Gather", unary("Shape", x), INTS(0, 1)) : INTS(0, 0);
+    wok_value target = op("Concat", lead, tail);
+    wok_node_set_int(m, wok_graph_last(m), "axis", 0);
+    return op("Reshape", x, target);
 }
+static wok_value heads(wok_value x, int64_t n) { return batch_rows(x, INTS(n, 8 / n)); }
 static void attention(void) {
     static const int64_t move[4] = {0, 2, 1, 3}, turn[4] = {0, 2, 3, 1};
     int64_t n = one_head ? 1 : 2;
@@ -268,17 +273,17 @@ static void attention(void) {
         p = wok_graph_op(m, "Where", "", NULL, in, 3, NULL);
     }
     wok_value y = transpose(op("MatMul", p, v), move, 4);
-    wok_graph_output(m, op("Reshape", y, INTS(0, 0, 8)));
+    wok_graph_output(m, batch_rows(y, INTS(8)));
 }
 
 Test(passes, fuse_attention_reads_every_place_of_scale_and_mask) {
-    for (int bits = 0; bits < 32; bits++) {
+    for (int bits = 0; bits < 64; bits++) {
         scale_on_operands = bits & 1, mask_by_where = bits & 2, guarded = bits & 4, one_head = bits & 8,
-        mask_by_add = bits & 16;
+        mask_by_add = bits & 16, targets_from_shapes = bits & 32;
         if (mask_by_where && (mask_by_add || !guarded)) continue; /* rows that hide all keys are NaN without the guard */
         compare(17, attention, "fuse_attention", SHAPE(2, 5, 8), 2e-6);
         cr_assert_eq(count_of(&with, "Attention"), 1, "case %d: %s", bits, with.misses);
-        cr_assert_eq(count_of(&with, "Softmax"), 0);
+        cr_assert_eq(count_of(&with, "Softmax") + count_of(&with, "Shape") + count_of(&with, "Concat"), 0);
         cr_assert_eq(count_of(&plain, "Attention"), 0);
     }
 }
@@ -292,11 +297,25 @@ static void attention_read_twice(void) {
     }
 }
 
+static void attention_and_its_heads(void) {
+    attention();
+    int count = wok_graph_node_count(m);
+    wok_value joined = WOK_ABSENT;
+    for (int i = 0; i < count; i++) {
+        wok_node_view node = wok_graph_node_at(m, i);
+        if (!strcmp(node.op_type, "Transpose")) joined = node.outputs[0];
+    }
+    wok_graph_output(m, unary("Neg", joined));
+}
+
 Test(passes, fuse_attention_says_why_not) {
-    scale_on_operands = mask_by_where = guarded = one_head = mask_by_add = false;
+    scale_on_operands = mask_by_where = guarded = one_head = mask_by_add = targets_from_shapes = false;
     run_once(17, attention_read_twice, NULL, 0, SHAPE(2, 5, 8), &with);
     cr_assert_eq(count_of(&with, "Attention"), 0);
     cr_assert(strstr(with.misses, "the attention weights are read elsewhere too"), "%s", with.misses);
+    run_once(17, attention_and_its_heads, NULL, 0, SHAPE(2, 5, 8), &with);
+    cr_assert_eq(count_of(&with, "Attention"), 0);
+    cr_assert(strstr(with.misses, "the result of attention is read elsewhere too"), "%s", with.misses);
 }
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------------------ */

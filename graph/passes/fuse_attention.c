@@ -215,10 +215,12 @@ static bool match(wok_pass_ctx *ctx, wok_node id, attention *a) {
     const wok_ir_node *root = &ctx->graph->nodes[id];
     wok_value v = root->in[0];
     const wok_ir_node *node = wok_pass_producer(ctx, v);
+    bool shared = false;
     note(ctx, a, root);
     if (node && node->op == WOK_OP_Transpose) {
-        if (!wok_pass_perm_is(node, 4, (int64_t[]){0, 2, 1, 3}) || !wok_pass_single_use(ctx, v)) return false;
+        if (!wok_pass_perm_is(node, 4, (int64_t[]){0, 2, 1, 3})) return false;
         note(ctx, a, node);
+        shared |= !wok_pass_single_use(ctx, v);
         v = node->in[0];
         node = wok_pass_producer(ctx, v);
     }
@@ -228,7 +230,7 @@ static bool match(wok_pass_ctx *ctx, wok_node id, attention *a) {
     const wok_ir_node *below = wok_pass_producer(ctx, p);
     bool is_attention = below && (below->op == WOK_OP_Softmax || below->op == WOK_OP_Where);
     if (!is_attention) return false;
-    if (!wok_pass_single_use(ctx, v)) return miss(a, "the result of attention is read elsewhere too");
+    if (shared || !wok_pass_single_use(ctx, v)) return miss(a, "the result of attention is read elsewhere too");
     return weights(ctx, p, a) && rows_first(ctx, values, false, a, &a->v) && shapes_fit(ctx, a);
 }
 

@@ -102,9 +102,34 @@ static bool swapped_pair(wok_pass_ctx *ctx, wok_node id) {
     return true;
 }
 
+/* A target that is computed from shapes, with dimensions that the input has in the same place: written as a constant with 0
+ * for those. The shape arithmetic falls away, and with it what it read. */
+static bool constant_target(wok_pass_ctx *ctx, wok_node id) {
+    wok_graph *g = ctx->graph;
+    const wok_ir_node *node = &g->nodes[id];
+    const wok_type *from = wok_pass_type(ctx, node->in[0]), *to = wok_pass_type(ctx, node->out[0]);
+    if (to->rank < 0 || wok_pass_constant(ctx, node->in[1])) return false;
+    int64_t dims[WOK_MAX_RANK];
+    int unknown = 0;
+    for (int i = 0; i < to->rank; i++) {
+        dims[i] = to->dims[i];
+        if (dims[i] == 0) return false;
+        if (wok_dim_known(dims[i])) continue;
+        bool kept = i < from->rank && from->dims[i] == dims[i];
+        dims[i] = kept ? 0 : -1;
+        unknown += !kept;
+    }
+    if (unknown > 1) return false;
+    wok_value in[2] = {node->in[0], wok_pass_i64(ctx, "shape", 1, dims, to->rank)}, out = node->out[0];
+    const char *name = node->name;
+    wok_pass_kill(ctx, &g->nodes[id]);
+    wok_pass_add(ctx, WOK_OP_Reshape, name, in, 2, &out, 1);
+    return true;
+}
+
 static void reshape(wok_pass_ctx *ctx, wok_node id) {
     wok_graph *g = ctx->graph;
-    if (swapped_pair(ctx, id)) return;
+    if (swapped_pair(ctx, id) || constant_target(ctx, id)) return;
     const wok_ir_node *node = &g->nodes[id];
     const wok_type *from = wok_pass_type(ctx, node->in[0]), *to = wok_pass_type(ctx, node->out[0]);
     if (wok_pass_same_shape(from, to)) {
