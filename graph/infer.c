@@ -13,7 +13,7 @@ wok_status wok_infer_fail(wok_infer *infer, wok_status status, const char *forma
     return status;
 }
 
-/* ---- the driver --------------------------------------------------------------------------------------------------------- */
+/* ---- the driver -------------------------------------------------------------------------------------------------- */
 
 static const char *node_name(const wok_ir_node *node) { return node->name && node->name[0] ? node->name : "(no name)"; }
 
@@ -45,8 +45,9 @@ wok_status wok_infer_node(wok_graph *graph, const wok_ir_node *node, const wok_t
     if (!info)
         status = wok_infer_fail(&infer, WOK_ERR_UNSUPPORTED, "unknown operator");
     else if (node->in_count > WOK_MAX_IN || node->out_count > WOK_MAX_OUT)
-        status = wok_infer_fail(&infer, WOK_ERR_UNSUPPORTED, "%d inputs and %d outputs; at most %d and %d are supported",
-                                node->in_count, node->out_count, WOK_MAX_IN, WOK_MAX_OUT);
+        status =
+            wok_infer_fail(&infer, WOK_ERR_UNSUPPORTED, "%d inputs and %d outputs; at most %d and %d are supported",
+                           node->in_count, node->out_count, WOK_MAX_IN, WOK_MAX_OUT);
     if (status != WOK_OK) return name_failure(&infer, status);
     for (int i = 0; i < node->in_count; i++) infer.in[i] = in[i];
     for (int i = 0; i < node->out_count; i++) infer.out[i].rank = -1;
@@ -72,7 +73,7 @@ wok_status wok_infer_graph(wok_graph *graph) {
     return WOK_OK;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 wok_status wok_infer_need(wok_infer *infer, int count) {
     for (int i = 0; i < count; i++)
@@ -124,17 +125,20 @@ int wok_infer_floats(wok_infer *infer, int i, double *values, int max) {
     return (int)n;
 }
 
-int wok_axis(int64_t axis, int rank) { return axis >= -rank && axis < rank ? (int)(axis < 0 ? axis + rank : axis) : -1; }
+int wok_axis(int64_t axis, int rank) {
+    return axis >= -rank && axis < rank ? (int)(axis < 0 ? axis + rank : axis) : -1;
+}
 
 wok_status wok_infer_axis(wok_infer *infer, const char *name, int64_t fallback, int rank, int *axis) {
     int64_t value = wok_ir_int(infer->node, name, fallback);
     *axis = wok_axis(value, rank);
     if (*axis < 0)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s %lld is outside a tensor of rank %d", name, (long long)value, rank);
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s %lld is outside a tensor of rank %d", name, (long long)value,
+                              rank);
     return WOK_OK;
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------------------------ */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 void wok_infer_out(wok_infer *infer, int i, wok_dtype dtype, int rank, const int64_t *dims) {
     if (i >= infer->out_count) return;

@@ -5,11 +5,13 @@
 #include <string.h>
 
 /* Length of the prefix that keeps enum constants of different domains apart. */
-#define PREFIX(domain) (sizeof(domain) == sizeof("com.microsoft") ? sizeof "ms" : sizeof(domain) == sizeof("wok") ? sizeof "wok" : 0)
+#define PREFIX(domain)                                                                                                 \
+    (sizeof(domain) == sizeof("com.microsoft") ? sizeof "ms" : sizeof(domain) == sizeof("wok") ? sizeof "wok" : 0)
 
 static const wok_op_info table[] = {
     {0},
-#define WOK_OP(name, domain, first, last, infer, impls) {&#name[PREFIX(domain)], domain, first, last, wok_infer_##infer},
+#define WOK_OP(name, domain, first, last, infer, impls)                                                                \
+    {&#name[PREFIX(domain)], domain, first, last, wok_infer_##infer},
 #include "ops.def"
 #undef WOK_OP
 };
@@ -49,11 +51,14 @@ const char *wok_op_unsupported(const char *domain, const char *op_type, int64_t 
     }
     for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++) {
         if (changed[i].op != op || version < changed[i].version) continue;
-        snprintf(text, sizeof text, "the operator changed in version %d of the operator set; %d is the newest understood",
+        snprintf(text, sizeof text,
+                 "the operator changed in version %d of the operator set; %d is the newest understood",
                  changed[i].version, info->last);
         return text;
     }
     return NULL;
 }
 
-const wok_op_impl *const *wok_op_impls(wok_op op) { return op > WOK_OP_UNKNOWN && op < WOK_OP_COUNT ? impls_of[op] : NULL; }
+const wok_op_impl *const *wok_op_impls(wok_op op) {
+    return op > WOK_OP_UNKNOWN && op < WOK_OP_COUNT ? impls_of[op] : NULL;
+}

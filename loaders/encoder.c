@@ -1,16 +1,16 @@
-/* encoder.c - the transformer encoder with normalisation behind each residual (Vaswani et al. 2017, Devlin et al. 2018),
- * written as exporters write it, so that the same rewrites find it. */
+/* encoder.c - the transformer encoder with normalisation behind each residual (Vaswani et al. 2017, Devlin et al.
+ * 2018), written as exporters write it, so that the same rewrites find it. */
 #include "encoder.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- embeddings ------------------------------------------------------------------------------------------------------ */
+/* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
 /* An input [batch,sequence] of whole numbers with a default of its own, smaller shape. */
 static wok_value optional_input(const wok_nn *nn, const char *name, const int64_t *values, int64_t count) {
-    wok_value input = wok_graph_input(nn->model, name, WOK_I64, 2, (int64_t[]){-1, -1},
-                                      (const char *[]){"batch", "sequence"});
+    wok_value input =
+        wok_graph_input(nn->model, name, WOK_I64, 2, (int64_t[]){-1, -1}, (const char *[]){"batch", "sequence"});
     wok_graph_constant(nn->model, name, WOK_I64, 2, (int64_t[]){1, count}, values, (size_t)count * sizeof *values,
                        WOK_DATA_COPY);
     return input;
@@ -20,8 +20,8 @@ static wok_value table(const wok_nn *nn, const char *name, int64_t rows, int64_t
     return wok_nn_tensor(nn, wok_nn_name("%s.weight", name).text, 2, (int64_t[]){rows, width});
 }
 
-/* ONNX's Gather counts negative indices from the end, PyTorch's embedding refuses them: a negative id moves below the range
- * of both, so that a damaged token is an error and not somebody's embedding. */
+/* ONNX's Gather counts negative indices from the end, PyTorch's embedding refuses them: a negative id moves below the
+ * range of both, so that a damaged token is an error and not somebody's embedding. */
 static wok_value lookup(const wok_nn *nn, const char *name, wok_value data, int64_t rows, wok_value ids) {
     wok_value zero = wok_nn_ints(nn, name, (int64_t[]){0}, 1), count = wok_nn_ints(nn, name, &rows, 1);
     wok_value negative = wok_nn_op(nn, "Less", name, (wok_value[]){ids, zero}, 2);
@@ -63,8 +63,8 @@ wok_value wok_encoder_embed(const wok_nn *nn, const wok_encoder_config *config, 
     wok_value words = table(nn, word, config->vocabulary, config->width);
     wok_value places = table(nn, position, config->positions, config->width);
     wok_value kinds = typed ? table(nn, type, config->types, config->width) : WOK_ABSENT;
-    wok_value ids = wok_graph_input(nn->model, "input_ids", WOK_I64, 2, (int64_t[]){-1, -1},
-                                    (const char *[]){"batch", "sequence"});
+    wok_value ids =
+        wok_graph_input(nn->model, "input_ids", WOK_I64, 2, (int64_t[]){-1, -1}, (const char *[]){"batch", "sequence"});
     *mask = optional_input(nn, "attention_mask", (int64_t[]){1}, 1);
     wok_value type_ids = typed ? optional_input(nn, "token_type_ids", (int64_t[]){0}, 1) : WOK_ABSENT;
     wok_value position_ids = position_input(nn, config->positions);
@@ -90,7 +90,7 @@ void wok_encoder_output(const wok_nn *nn, const wok_encoder_config *config, wok_
     wok_nn_output(nn, hidden, 3, (int64_t[]){-1, -1, config->width}, (const char *[]){"batch", "sequence", NULL});
 }
 
-/* ---- layers ---------------------------------------------------------------------------------------------------------- */
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
 
 /* What all layers share. */
 typedef struct shared {
@@ -109,10 +109,12 @@ static wok_value key_bias(const wok_nn *nn, wok_value mask) {
     mask = wok_nn_op(nn, "Cast", "mask", &mask, 1);
     wok_node_set_int(nn->model, wok_graph_last(nn->model), "to", WOK_F32);
     mask = wok_nn_op(nn, "Sub", "mask", (wok_value[]){wok_nn_scalar(nn, "mask.one", 1), mask}, 2);
-    return wok_nn_op(nn, "Mul", "mask", (wok_value[]){mask, wok_nn_scalar(nn, "mask.lowest", -3.4028234663852886e38f)}, 2);
+    return wok_nn_op(nn, "Mul", "mask", (wok_value[]){mask, wok_nn_scalar(nn, "mask.lowest", -3.4028234663852886e38f)},
+                     2);
 }
 
-static wok_value transpose(const wok_nn *nn, wok_value x, const char *name, int64_t a, int64_t b, int64_t c, int64_t d) {
+static wok_value transpose(const wok_nn *nn, wok_value x, const char *name, int64_t a, int64_t b, int64_t c,
+                           int64_t d) {
     wok_value y = wok_nn_op(nn, "Transpose", name, &x, 1);
     wok_node_set_ints(nn->model, wok_graph_last(nn->model), "perm", (int64_t[]){a, b, c, d}, 4);
     return y;
@@ -175,7 +177,8 @@ static wok_value layer(const shared *s, wok_value x, const char *prefix, const w
     wok_name inner = wok_nn_name("%s%s", prefix, names->inner);
     y = wok_nn_linear_sequence(s->nn, x, inner.text, s->config->width, s->config->inner);
     y = activate(s, y, inner.text);
-    y = wok_nn_linear_sequence(s->nn, y, wok_nn_name("%s%s", prefix, names->outer).text, s->config->inner, s->config->width);
+    y = wok_nn_linear_sequence(s->nn, y, wok_nn_name("%s%s", prefix, names->outer).text, s->config->inner,
+                               s->config->width);
     return residual_norm(s, x, y, wok_nn_name("%s%s", prefix, names->output_norm).text, output);
 }
 

@@ -19,8 +19,9 @@ typedef struct wok_encoder_names {
 } wok_encoder_names;
 
 /* Declares input_ids [batch,sequence] (i64) and the optional inputs attention_mask (1: look at it, 0: do not),
- * token_type_ids, position_ids, and returns the embeddings' sum, normalised: word + token type + position. The defaults are
- * constants that broadcast: mask [[1]], types [[0]], and the positions 0, 1, ... as one row that is cut to the sequence. */
+ * token_type_ids, position_ids, and returns the embeddings' sum, normalised: word + token type + position. The
+ * defaults are constants that broadcast: mask [[1]], types [[0]], and the positions 0, 1, ... as one row that is cut
+ * to the sequence. */
 wok_value wok_encoder_embed(const wok_nn *nn, const wok_encoder_config *config, wok_value *mask);
 /* The layers over hidden [batch,sequence,width]. The last one's result is called `output` (NULL: a fresh name). */
 wok_value wok_encoder_layers(const wok_nn *nn, const wok_encoder_config *config, const wok_encoder_names *names,

@@ -1,5 +1,5 @@
-/* hf.c - a Hugging Face folder: config.json says what the tensors of model.safetensors are. Every number that the graph is
- * built with is read from the config and checked against the tensors' shapes where they are used (nn.c). */
+/* hf.c - a Hugging Face folder: config.json says what the tensors of model.safetensors are. Every number that the
+ * graph is built with is read from the config and checked against the tensors' shapes where they are used (nn.c). */
 #define _DEFAULT_SOURCE
 #include "encoder.h"
 
@@ -121,8 +121,10 @@ static const char *join(char *buffer, size_t size, const char *folder, const cha
 static wok_status no_weights(wok_ctx *ctx, const char *folder) {
     static const struct {
         const char *file, *what;
-    } others[] = {{"model.safetensors.index.json", "sharded checkpoints are"}, {"pytorch_model.bin", "pickled checkpoints are"},
-                  {"pytorch_model.bin.index.json", "pickled checkpoints are"}, {"tf_model.h5", "TensorFlow checkpoints are"},
+    } others[] = {{"model.safetensors.index.json", "sharded checkpoints are"},
+                  {"pytorch_model.bin", "pickled checkpoints are"},
+                  {"pytorch_model.bin.index.json", "pickled checkpoints are"},
+                  {"tf_model.h5", "TensorFlow checkpoints are"},
                   {"flax_model.msgpack", "Flax checkpoints are"}};
     char path[4096];
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -143,8 +145,8 @@ static wok_status load(wok_ctx *ctx, const char *config_path, const char *weight
     r.doc = doc;
     if (r.status == WOK_OK) text_field(&r, "model_type", type, sizeof type);
     if (r.status == WOK_OK && strcmp(type, "bert") && strcmp(type, "distilbert"))
-        r.status = wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED, "%s: model_type '%s' is not supported (bert and distilbert are)",
-                                config_path, type);
+        r.status = wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED,
+                                "%s: model_type '%s' is not supported (bert and distilbert are)", config_path, type);
     if (r.status == WOK_OK) r.status = wok_safetensors_read(ctx, &source, &tensors);
     if (r.status == WOK_OK) build(&r, &tensors, !strcmp(type, "distilbert"), model);
     wok_tensors_free(&tensors);
@@ -155,7 +157,8 @@ static wok_status load(wok_ctx *ctx, const char *config_path, const char *weight
 wok_status wok_hf_load(wok_ctx *ctx, const char *folder, wok_model **model) {
     char config[4096], weights[4096];
     wok_mapfile *map = NULL;
-    if (!join(config, sizeof config, folder, "config.json") || !join(weights, sizeof weights, folder, "model.safetensors"))
+    if (!join(config, sizeof config, folder, "config.json") ||
+        !join(weights, sizeof weights, folder, "model.safetensors"))
         return wok_ctx_fail(ctx, WOK_ERR_IO, "the folder's path is too long");
     if (access(config, F_OK) != 0)
         return wok_ctx_fail(ctx, WOK_ERR_IO, "%s is a folder without config.json: not a Hugging Face model", folder);

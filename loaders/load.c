@@ -28,7 +28,7 @@ static wok_load_options read_options(const wok_load_options *options) {
     return o;
 }
 
-/* ---- from bytes ------------------------------------------------------------------------------------------------------ */
+/* ---- from bytes -------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -41,7 +41,8 @@ static wok_status read_tensors(wok_ctx *ctx, const wok_source *source, const cha
     while (i < ARCHITECTURE_COUNT && strcmp(architectures[i].name, arch)) i++;
     if (i == ARCHITECTURE_COUNT)
         return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT,
-                            "'%s' is no architecture of a bare .safetensors file (resnet18 and mobilenet_v2 are)", arch);
+                            "'%s' is no architecture of a bare .safetensors file (resnet18 and mobilenet_v2 are)",
+                            arch);
     wok_tensors tensors;
     wok_status status = wok_safetensors_read(ctx, source, &tensors);
     if (status != WOK_OK) return status;
@@ -85,12 +86,14 @@ static wok_status read_source(wok_ctx *ctx, const wok_source *source, bool safet
     if (mistake) return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "%s: %s", source->name, mistake);
     if (!safetensors && !options->arch) return wok_onnx_read(ctx, source, options, model);
     if (!safetensors)
-        return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "%s is no .safetensors file: it needs no architecture", source->name);
-    if (!options->arch)
-        return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT,
-                            "%s holds tensors only: name an architecture (resnet18 or mobilenet_v2), or give the folder of "
-                            "a BERT or DistilBERT",
+        return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "%s is no .safetensors file: it needs no architecture",
                             source->name);
+    if (!options->arch)
+        return wok_ctx_fail(
+            ctx, WOK_ERR_ARGUMENT,
+            "%s holds tensors only: name an architecture (resnet18 or mobilenet_v2), or give the folder of "
+            "a BERT or DistilBERT",
+            source->name);
     return read_tensors(ctx, source, options->arch, model);
 }
 
@@ -101,7 +104,7 @@ static wok_status finish(wok_status status, const wok_load_options *options, wok
     return status;
 }
 
-/* ---- from a path ------------------------------------------------------------------------------------------------------- */
+/* ---- from a path ------------------------------------------------------------------------------------------------- */
 
 /* The folder of a path, into PATH_MAX bytes; NULL where it does not fit. */
 static const char *folder_of(const char *path, char *out) {
@@ -120,9 +123,11 @@ static wok_status load_file(wok_ctx *ctx, const char *path, const wok_load_optio
     wok_mapfile *map;
     wok_status status = wok_mapfile_open(ctx, path, true, &map);
     if (status != WOK_OK) return status;
-    wok_source source = {map->data, map->bytes, path, options->base_dir ? options->base_dir : folder_of(path, folder), NULL};
+    wok_source source = {map->data, map->bytes, path, options->base_dir ? options->base_dir : folder_of(path, folder),
+                         NULL};
     if (realpath(path, real)) source.real_dir = folder_of(real, real_folder);
-    bool safetensors = ends_with(path, ".safetensors") || (!ends_with(path, ".onnx") && looks_like_safetensors(&source));
+    bool safetensors =
+        ends_with(path, ".safetensors") || (!ends_with(path, ".onnx") && looks_like_safetensors(&source));
     status = read_source(ctx, &source, safetensors, options, model);
     if (status == WOK_OK) return wok_mapfile_give(map, *model);
     wok_model_free(model);
@@ -140,7 +145,7 @@ wok_status wok_model_load(wok_ctx *ctx, const char *path, const wok_load_options
     return finish(status, &options, model);
 }
 
-/* ---- from memory ------------------------------------------------------------------------------------------------------- */
+/* ---- from memory ------------------------------------------------------------------------------------------------- */
 
 typedef struct copy {
     wok_ctx *ctx;
@@ -154,7 +159,8 @@ static void release_copy(void *user) {
 }
 
 static wok_status read_copy(wok_ctx *ctx, wok_source *source, const wok_load_options *options, wok_model **model) {
-    if (source->bytes > SIZE_MAX - sizeof(copy)) return wok_ctx_fail(ctx, WOK_ERR_MEMORY, "the model is too large to copy");
+    if (source->bytes > SIZE_MAX - sizeof(copy))
+        return wok_ctx_fail(ctx, WOK_ERR_MEMORY, "the model is too large to copy");
     copy *c = wok_ctx_alloc(ctx, sizeof *c + source->bytes);
     if (!c) return WOK_ERR_MEMORY;
     *c = (copy){ctx, sizeof *c + source->bytes};
@@ -178,11 +184,12 @@ wok_status wok_model_load_memory(wok_ctx *ctx, const void *data, size_t bytes, c
     return finish(status, &options, model);
 }
 
-/* ---- saving ------------------------------------------------------------------------------------------------------------ */
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 wok_status wok_model_save(const wok_model *model, const char *path) {
     wok_ctx *ctx = wok_model_ctx(model);
     if (path && ends_with(path, ".onnx")) return wok_onnx_write(model, path, EXTERNAL_ABOVE);
     if (path && ends_with(path, ".safetensors")) return wok_safetensors_write(model, path);
-    return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "%s: a model is saved as .onnx or .safetensors", path ? path : "no path");
+    return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "%s: a model is saved as .onnx or .safetensors",
+                        path ? path : "no path");
 }

@@ -18,7 +18,8 @@ static inline bool wok_loader_bytes(wok_dtype dtype, int rank, const int64_t *di
         zero |= dims[i] == 0;
     }
     for (int i = 0; i < rank && !zero; i++) {
-        if ((uint64_t)dims[i] > (uint64_t)(SIZE_MAX / 2) / total) return false; /* /2: differences of pointers fit too */
+        if ((uint64_t)dims[i] > (uint64_t)(SIZE_MAX / 2) / total)
+            return false; /* /2: differences of pointers fit too */
         total *= (size_t)dims[i];
     }
     *bytes = zero ? 0 : total;
@@ -33,7 +34,7 @@ const char *wok_loader_shape(const int64_t *dims, int rank, char *buffer, size_t
 /* A name from a file, fit for a sentence: control characters become '?', long names are cut. */
 const char *wok_loader_printable(const char *name, size_t length, char *buffer, size_t size);
 
-/* ---- readers: from bytes that outlive the model -------------------------------------------------------------------- */
+/* ---- readers: from bytes that outlive the model ------------------------------------------------------------------ */
 
 /* What the model's bytes are and where they came from. */
 typedef struct wok_source {

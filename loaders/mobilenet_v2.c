@@ -1,8 +1,9 @@
 /* mobilenet_v2.c - MobileNetV2 from tensors named as torchvision names them.
  *
- * Source: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), in torchvision's form. Widths and
- * expansions are read from the tensors, strides are the architecture's. A block has a shortcut where it keeps the size and
- * the number of channels: torchvision's rule, which slim variants meet in blocks that the full one does not. */
+ * Source: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), in torchvision's form.
+ * Widths and expansions are read from the tensors, strides are the architecture's. A block has a shortcut where it
+ * keeps the size and the number of channels: torchvision's rule, which slim variants meet in blocks that the full one
+ * does not. */
 #include "nn.h"
 
 static const int strides[] = {1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1};
@@ -24,7 +25,9 @@ static wok_value conv_relu6(const net *n, wok_value x, const char *name, int64_t
     return relu6(n, wok_nn_conv_bn(n->nn, x, conv.text, bn.text, in, out, kernel, stride, groups), name);
 }
 
-static int64_t width_of(const net *n, const char *name) { return wok_nn_dim(n->nn, wok_nn_name("%s.weight", name).text, 0); }
+static int64_t width_of(const net *n, const char *name) {
+    return wok_nn_dim(n->nn, wok_nn_name("%s.weight", name).text, 0);
+}
 
 static wok_value block(const net *n, wok_value x, int index, int64_t *width) {
     const wok_nn *nn = n->nn;

@@ -25,7 +25,7 @@ void wok_nn_output(const wok_nn *nn, wok_value value, int rank, const int64_t *d
     wok_graph_output(nn->model, value);
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static const wok_tensor_entry *find(const wok_nn *nn, const char *name) {
     return wok_tensors_find(nn->tensors, wok_nn_name("%s%s", nn->prefix, name).text);
@@ -36,7 +36,8 @@ bool wok_nn_has(const wok_nn *nn, const char *name) { return find(nn, name) != N
 static const wok_tensor_entry *need(const wok_nn *nn, const char *name) {
     const wok_tensor_entry *entry = find(nn, name);
     if (!entry)
-        wok_model_fail(nn->model, WOK_ERR_FORMAT, "%s: tensor '%s%s' is missing", nn->tensors->source, nn->prefix, name);
+        wok_model_fail(nn->model, WOK_ERR_FORMAT, "%s: tensor '%s%s' is missing", nn->tensors->source, nn->prefix,
+                       name);
     return entry;
 }
 
@@ -46,7 +47,8 @@ int64_t wok_nn_dim(const wok_nn *nn, const char *name, int axis) {
     if (axis < entry->rank && entry->dims[axis] > 0) return entry->dims[axis];
     char shape[128];
     wok_model_fail(nn->model, WOK_ERR_FORMAT, "%s: tensor '%s' has the shape %s, whose axis %d is missing or empty",
-                   nn->tensors->source, entry->name, wok_loader_shape(entry->dims, entry->rank, shape, sizeof shape), axis);
+                   nn->tensors->source, entry->name, wok_loader_shape(entry->dims, entry->rank, shape, sizeof shape),
+                   axis);
     return 0;
 }
 
@@ -61,14 +63,14 @@ wok_value wok_nn_tensor(const wok_nn *nn, const char *name, int rank, const int6
     for (int i = 0; i < rank && fits; i++) fits = entry->dims[i] == dims[i];
     if (!fits) {
         char have[128], want[128];
-        wok_model_fail(nn->model, WOK_ERR_FORMAT, "%s: tensor '%s' has the shape %s where %s is needed", nn->tensors->source,
-                       entry->name, wok_loader_shape(entry->dims, entry->rank, have, sizeof have),
+        wok_model_fail(nn->model, WOK_ERR_FORMAT, "%s: tensor '%s' has the shape %s where %s is needed",
+                       nn->tensors->source, entry->name, wok_loader_shape(entry->dims, entry->rank, have, sizeof have),
                        wok_loader_shape(dims, rank, want, sizeof want));
         return WOK_ABSENT;
     }
     if (!is_float(entry->dtype)) {
-        wok_model_fail(nn->model, WOK_ERR_UNSUPPORTED, "%s: tensor '%s' is not F32, F16, BF16 or F64", nn->tensors->source,
-                       entry->name);
+        wok_model_fail(nn->model, WOK_ERR_UNSUPPORTED, "%s: tensor '%s' is not F32, F16, BF16 or F64",
+                       nn->tensors->source, entry->name);
         return WOK_ABSENT;
     }
     wok_value value = wok_graph_constant(nn->model, entry->name, entry->dtype, rank, dims, entry->data, entry->bytes,
@@ -79,7 +81,7 @@ wok_value wok_nn_tensor(const wok_nn *nn, const char *name, int rank, const int6
     return value;
 }
 
-/* ---- layers ---------------------------------------------------------------------------------------------------------- */
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
 
 wok_value wok_nn_op(const wok_nn *nn, const char *op, const char *name, const wok_value *inputs, int count) {
     return wok_graph_op(nn->model, op, "", wok_nn_name("%s/%s", name, op).text, inputs, count, NULL);
@@ -100,8 +102,8 @@ wok_value wok_nn_scalar(const wok_nn *nn, const char *name, float number) {
 wok_value wok_nn_linear(const wok_nn *nn, wok_value x, const char *name, int64_t in, int64_t out, const char *output) {
     wok_value weight = wok_nn_tensor(nn, wok_nn_name("%s.weight", name).text, 2, (int64_t[]){out, in});
     wok_value bias = wok_nn_tensor(nn, wok_nn_name("%s.bias", name).text, 1, &out);
-    wok_value y = wok_graph_op(nn->model, "Gemm", "", wok_nn_name("%s/Gemm", name).text, (wok_value[]){x, weight, bias}, 3,
-                               output);
+    wok_value y = wok_graph_op(nn->model, "Gemm", "", wok_nn_name("%s/Gemm", name).text, (wok_value[]){x, weight, bias},
+                               3, output);
     wok_node_set_int(nn->model, wok_graph_last(nn->model), "transB", 1);
     return y;
 }
@@ -117,7 +119,8 @@ wok_value wok_nn_linear_sequence(const wok_nn *nn, wok_value x, const char *name
 
 wok_value wok_nn_layer_norm(const wok_nn *nn, wok_value x, const char *name, int64_t width, float epsilon,
                             const char *output) {
-    bool early = !wok_nn_has(nn, wok_nn_name("%s.weight", name).text) && wok_nn_has(nn, wok_nn_name("%s.gamma", name).text);
+    bool early =
+        !wok_nn_has(nn, wok_nn_name("%s.weight", name).text) && wok_nn_has(nn, wok_nn_name("%s.gamma", name).text);
     wok_value scale = wok_nn_tensor(nn, wok_nn_name("%s.%s", name, early ? "gamma" : "weight").text, 1, &width);
     wok_value bias = wok_nn_tensor(nn, wok_nn_name("%s.%s", name, early ? "beta" : "bias").text, 1, &width);
     wok_value y = wok_graph_op(nn->model, "LayerNormalization", "", wok_nn_name("%s/LayerNormalization", name).text,

@@ -1,11 +1,14 @@
-/* nn.h - layers by the names of their tensors: what the architectures that come without a graph are built of (internal).
+/* nn.h - layers by the names of their tensors: what the architectures that come without a graph are built of
+ * (internal).
  *
- * Every function records its failure in the model (a tensor that is missing, a shape that does not fit) and goes on with
- * WOK_ABSENT: builders check once, by wok_model_finish. Node names are tensor names with the operator behind them.
+ * Every function records its failure in the model (a tensor that is missing, a shape that does not fit) and goes on
+ * with WOK_ABSENT: builders check once, by wok_model_finish. Node names are tensor names with the operator behind
+ * them.
  *
- * The graph is plain ONNX, opset 20. Weights stay as checkpoints hold them, [out,in]: a linear layer on rows is Gemm with
- * transB, on sequences FusedMatMul (com.microsoft) with transB and Add, so that packing reads them in place. Half-precision
- * tensors get a Cast, which folds away. Shapes and scalars are Constant nodes: the model's constants are the checkpoint's.
+ * The graph is plain ONNX, opset 20. Weights stay as checkpoints hold them, [out,in]: a linear layer on rows is Gemm
+ * with transB, on sequences FusedMatMul (com.microsoft) with transB and Add, so that packing reads them in place.
+ * Half-precision tensors get a Cast, which folds away. Shapes and scalars are Constant nodes: the model's constants
+ * are the checkpoint's. /
  */
 #ifndef WOK_NN_H
 #define WOK_NN_H
@@ -23,7 +26,7 @@ void wok_nn_start(wok_model *model);
 /* Marks an output, f32, with free dimensions -1 called names[i]. */
 void wok_nn_output(const wok_nn *nn, wok_value value, int rank, const int64_t *dims, const char *const *names);
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 enum { WOK_NN_NAME = 256 };
 typedef struct wok_name {
@@ -37,7 +40,7 @@ int64_t wok_nn_dim(const wok_nn *nn, const char *name, int axis);
 /* The constant of this name as f32, of exactly these dims. */
 wok_value wok_nn_tensor(const wok_nn *nn, const char *name, int rank, const int64_t *dims);
 
-/* ---- layers ---------------------------------------------------------------------------------------------------------- */
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
 
 /* One node with one output. */
 wok_value wok_nn_op(const wok_nn *nn, const char *op, const char *name, const wok_value *inputs, int count);
@@ -58,7 +61,7 @@ void wok_nn_logits(const wok_nn *nn, wok_value x, const char *name, int64_t in);
 /* Mean over the picture, then the logits. */
 void wok_nn_classifier(const wok_nn *nn, wok_value x, const char *name, int64_t in);
 
-/* ---- architectures --------------------------------------------------------------------------------------------------- */
+/* ---- architectures ----------------------------------------------------------------------------------------------- */
 
 /* The tensors' elements must outlive the model. Each makes the model's inputs, nodes and outputs. */
 void wok_build_resnet(const wok_nn *nn);

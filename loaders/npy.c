@@ -1,5 +1,5 @@
-/* npy.c - see wok_npy.h. The header is a Python dictionary in text: a small reader takes the three keys that NumPy writes, in
- * any order. */
+/* npy.c - see wok_npy.h. The header is a Python dictionary in text: a small reader takes the three keys that NumPy
+ * writes, in any order. */
 #include "wok_npy.h"
 
 #include "loader.h"
@@ -19,7 +19,7 @@ static const struct {
              {"i1", WOK_I8},  {"u8", WOK_U64}, {"u4", WOK_U32}, {"u2", WOK_U16}, {"u1", WOK_U8},  {"b1", WOK_BOOL}};
 enum { TYPE_COUNT = sizeof types / sizeof *types };
 
-/* ---- the header's text ----------------------------------------------------------------------------------------------- */
+/* ---- the header's text ------------------------------------------------------------------------------------------- */
 
 typedef struct text {
     const char *at, *end;
@@ -119,7 +119,7 @@ static bool find_type(header *h) {
     return h->dtype != WOK_NONE;
 }
 
-/* ---- elements -------------------------------------------------------------------------------------------------------- */
+/* ---- elements ---------------------------------------------------------------------------------------------------- */
 
 static void swap_bytes(uint8_t *data, size_t count, size_t size) {
     for (size_t i = 0; i < count; i++, data += size)
@@ -164,7 +164,7 @@ static wok_status read_elements(wok_ctx *ctx, const header *h, const uint8_t *da
     return WOK_OK;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Where the header's text stands. */
 static const char *find_text(const uint8_t *data, size_t bytes, text *t) {
@@ -195,7 +195,8 @@ wok_status wok_npy_parse(wok_ctx *ctx, const void *data, size_t bytes, const cha
         return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "%s: its shape %s is impossible", name, shown);
     size_t have = bytes - (size_t)(t.end - (const char *)data);
     if (have != need)
-        return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "%s: its shape %s needs %zu bytes, %zu are there", name, shown, need, have);
+        return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "%s: its shape %s needs %zu bytes, %zu are there", name, shown, need,
+                            have);
     return read_elements(ctx, &h, (const uint8_t *)t.end, need, tensor);
 }
 
@@ -215,7 +216,7 @@ void wok_npy_free(wok_ctx *ctx, wok_tensor *tensor) {
     *tensor = (wok_tensor){.size = sizeof *tensor};
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static const char *descr_of(wok_dtype dtype) {
     for (int i = 0; i < TYPE_COUNT; i++)
@@ -237,8 +238,8 @@ wok_status wok_npy_save(wok_ctx *ctx, const char *path, const wok_tensor *tensor
     used += snprintf(head + used, sizeof head - (size_t)used, "%s), }", tensor->rank == 1 ? "," : "");
     while ((used + 11) % 64 != 0) head[used++] = ' '; /* 10 bytes before, a newline behind: elements start aligned */
     head[used++] = '\n';
-    unsigned char start[10] = {MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], MAGIC[4],
-                               MAGIC[5], 1,        0,        (unsigned char)(used & 255), (unsigned char)(used >> 8)};
+    unsigned char start[10] = {[6] = 1, [8] = (unsigned char)(used & 255), [9] = (unsigned char)(used >> 8)};
+    memcpy(start, MAGIC, sizeof MAGIC);
     wok_outfile *out;
     wok_status status = wok_outfile_open(ctx, path, &out);
     if (status != WOK_OK) return status;

@@ -33,7 +33,14 @@ enum onnx_graph_field {
     GRAPH_VALUE_INFO = 13,
     GRAPH_SPARSE_INITIALIZER = 15
 };
-enum onnx_node_field { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP_TYPE = 4, NODE_ATTRIBUTE = 5, NODE_DOMAIN = 7 };
+enum onnx_node_field {
+    NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
+    NODE_NAME = 3,
+    NODE_OP_TYPE = 4,
+    NODE_ATTRIBUTE = 5,
+    NODE_DOMAIN = 7
+};
 enum onnx_attribute_field {
     ATTRIBUTE_NAME = 1,
     ATTRIBUTE_F = 2,
@@ -86,7 +93,7 @@ enum onnx_tensor_type_field { TENSOR_TYPE_ELEM = 1, TENSOR_TYPE_SHAPE = 2 };
 enum onnx_shape_field { SHAPE_DIM = 1 };
 enum onnx_dim_field { DIM_VALUE = 1, DIM_PARAM = 2 };
 
-/* ---- the reader ---------------------------------------------------------------------------------------------------- */
+/* ---- the reader -------------------------------------------------------------------------------------------------- */
 
 /* Memory that is used again and again: names need a zero behind them, numbers need decoding. */
 typedef enum onnx_slot { SLOT_NODE, SLOT_IDS, SLOT_ATTRIBUTE, SLOT_VALUES, SLOT_TENSOR, SLOT_COUNT } onnx_slot;
@@ -131,8 +138,8 @@ typedef struct wok_onnx_tensor {
     wok_span location, offset, length; /* of external data; data NULL: absent */
 } wok_onnx_tensor;
 
-/* Makes a constant of a TensorProto, under its own name or under a fresh one (a tensor in an attribute); `what` names it
- * in error sentences where it has no name. WOK_ABSENT on failure. */
+/* Makes a constant of a TensorProto, under its own name or under a fresh one (a tensor in an attribute); `what` names
+ * it in error sentences where it has no name. WOK_ABSENT on failure. */
 wok_value wok_onnx_constant(wok_onnx_reader *reader, wok_span message, bool named, const char *what);
 
 /* The bytes of external data, mapped. `name` is printable; `need` is what the tensor's shape asks for. */

@@ -132,29 +132,31 @@ wok_status wok_onnx_external(wok_onnx_reader *reader, const wok_onnx_tensor *ten
     if (!tensor->location.data)
         return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "tensor '%s': its external data has no location", name);
     if (tensor->offset.data && !parse_number(tensor->offset, &offset))
-        return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "tensor '%s': the offset of its external data is no number: '%s'", name,
+        return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "tensor '%s': the offset of its external data is no number: '%s'",
+                            name,
                             wok_loader_printable((const char *)tensor->offset.data, tensor->offset.bytes, shown, 32));
     if (tensor->length.data && !parse_number(tensor->length, &length))
-        return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "tensor '%s': the length of its external data is no number: '%s'", name,
+        return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "tensor '%s': the length of its external data is no number: '%s'",
+                            name,
                             wok_loader_printable((const char *)tensor->length.data, tensor->length.bytes, shown, 32));
     if (length != need)
         return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "tensor '%s': its shape needs %zu bytes, its external data has %llu",
                             name, need, (unsigned long long)length);
     if (!reader->source->base_dir)
-        return wok_ctx_fail(ctx, WOK_ERR_IO,
-                            "tensor '%s' has external data, but the model comes from memory and no base folder is given",
-                            name);
+        return wok_ctx_fail(
+            ctx, WOK_ERR_IO,
+            "tensor '%s' has external data, but the model comes from memory and no base folder is given", name);
     if (!clean(tensor->location, location))
-        return wok_ctx_fail(ctx, WOK_ERR_FORMAT, "tensor '%s': its external data '%s' leads out of the model's folder",
-                            name, wok_loader_printable((const char *)tensor->location.data, tensor->location.bytes,
-                                                       shown, sizeof shown));
+        return wok_ctx_fail(
+            ctx, WOK_ERR_FORMAT, "tensor '%s': its external data '%s' leads out of the model's folder", name,
+            wok_loader_printable((const char *)tensor->location.data, tensor->location.bytes, shown, sizeof shown));
     const wok_mapfile *map = NULL;
     wok_status status = find_file(reader, name, location, &map);
     if (status != WOK_OK) return status;
     if (offset > map->bytes || length > map->bytes - offset)
         return wok_ctx_fail(ctx, WOK_ERR_FORMAT,
-                            "tensor '%s': its external data (offset %llu, length %llu) ends beyond '%s' (%zu bytes)", name,
-                            (unsigned long long)offset, (unsigned long long)length, location, map->bytes);
+                            "tensor '%s': its external data (offset %llu, length %llu) ends beyond '%s' (%zu bytes)",
+                            name, (unsigned long long)offset, (unsigned long long)length, location, map->bytes);
     *bytes = (wok_span){map->data + offset, (size_t)length};
     return WOK_OK;
 }

@@ -26,7 +26,7 @@ static bool calls_function(const wok_onnx_reader *reader, wok_span domain, wok_s
     return low < reader->function_count && reader->functions[low] == hash;
 }
 
-/* ---- attributes ------------------------------------------------------------------------------------------------------ */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 typedef struct attribute {
     wok_span message, name, s, t;
@@ -61,9 +61,9 @@ static uint64_t infer_type(const attribute *a) {
     static const struct {
         uint32_t field;
         uint64_t type;
-    } order[] = {{ATTRIBUTE_F, TYPE_FLOAT},       {ATTRIBUTE_I, TYPE_INT},   {ATTRIBUTE_S, TYPE_STRING},
-                 {ATTRIBUTE_T, TYPE_TENSOR},      {ATTRIBUTE_G, TYPE_GRAPH}, {ATTRIBUTE_FLOATS, TYPE_FLOATS},
-                 {ATTRIBUTE_INTS, TYPE_INTS},     {ATTRIBUTE_STRINGS, TYPE_STRINGS}};
+    } order[] = {{ATTRIBUTE_F, TYPE_FLOAT},   {ATTRIBUTE_I, TYPE_INT},          {ATTRIBUTE_S, TYPE_STRING},
+                 {ATTRIBUTE_T, TYPE_TENSOR},  {ATTRIBUTE_G, TYPE_GRAPH},        {ATTRIBUTE_FLOATS, TYPE_FLOATS},
+                 {ATTRIBUTE_INTS, TYPE_INTS}, {ATTRIBUTE_STRINGS, TYPE_STRINGS}};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         if (a->fields >> order[i].field & 1) return order[i].type;
     return TYPE_UNDEFINED;
@@ -148,7 +148,7 @@ static void read_attribute(wok_onnx_reader *reader, wok_node node, wok_span mess
     }
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 typedef struct node {
     wok_span name, op_type, domain;
@@ -202,7 +202,8 @@ void wok_onnx_node(wok_onnx_reader *reader, wok_span message) {
     wok_node id = wok_graph_node(reader->model, op_type, domain, *name ? name : NULL, ids, (int)n.inputs,
                                  ids + n.inputs, (int)n.outputs);
     if (wok_model_failed(reader->model)) return;
-    if (calls_function(reader, n.domain, n.op_type)) wok_node_set_opaque(reader->model, id, "function", "function of the file");
+    if (calls_function(reader, n.domain, n.op_type))
+        wok_node_set_opaque(reader->model, id, "function", "function of the file");
     wire = wok_wire_open(message);
     while (reader->status == WOK_OK && wok_wire_next(&wire))
         if (wire.field == NODE_ATTRIBUTE && wire.type == WOK_WIRE_BYTES) read_attribute(reader, id, wire.span);

@@ -1,27 +1,28 @@
 /* onnx_read.c - ModelProto to a wok_model, in passes over the bytes: the file's order of fields is not relied upon.
  *
- * First the model's own fields, then of the graph: initializers, inputs (which must know the initializers: before IR 4 an
- * initializer that is also listed as an input is a plain constant, from IR 4 on a default), nodes, outputs, hints. */
+ * First the model's own fields, then of the graph: initializers, inputs (which must know the initializers: before IR
+ * 4 an initializer that is also listed as an input is a plain constant, from IR 4 on a default), nodes, outputs,
+ * hints. */
 #include "onnx.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- shared with onnx_tensor.c and onnx_node.c ----------------------------------------------------------------------- */
+/* ---- shared with onnx_tensor.c and onnx_node.c ------------------------------------------------------------------- */
 
 void *wok_onnx_scratch(wok_onnx_reader *reader, onnx_slot slot, size_t bytes) {
     if (reader->status == WOK_OK)
-        reader->status = wok_ctx_grow(reader->ctx, &reader->scratch[slot].data, &reader->scratch[slot].bytes,
-                                      bytes > 0 ? bytes : 1);
+        reader->status =
+            wok_ctx_grow(reader->ctx, &reader->scratch[slot].data, &reader->scratch[slot].bytes, bytes > 0 ? bytes : 1);
     return reader->status == WOK_OK ? reader->scratch[slot].data : NULL;
 }
 
 const char *wok_onnx_text(wok_onnx_reader *reader, char **at, wok_span text) {
     char *out = *at, shown[160];
     if (text.bytes > 0 && memchr(text.data, 0, text.bytes)) {
-        reader->status = wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "%s: a name holds a zero byte: '%s'",
-                                      reader->source->name,
-                                      wok_loader_printable((const char *)text.data, text.bytes, shown, sizeof shown));
+        reader->status =
+            wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "%s: a name holds a zero byte: '%s'", reader->source->name,
+                         wok_loader_printable((const char *)text.data, text.bytes, shown, sizeof shown));
         return NULL;
     }
     if (text.bytes > 0) memcpy(out, text.data, text.bytes);
@@ -32,16 +33,18 @@ const char *wok_onnx_text(wok_onnx_reader *reader, char **at, wok_span text) {
 
 void wok_onnx_wire_problem(wok_onnx_reader *reader, const wok_wire *wire, const char *where) {
     if (reader->status != WOK_OK) return;
-    reader->status = wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "%s: damaged or not an ONNX file: %s at byte %zu (%s)",
-                                  reader->source->name, wire->problem, (size_t)(wire->at - reader->source->data), where);
+    reader->status =
+        wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "%s: damaged or not an ONNX file: %s at byte %zu (%s)",
+                     reader->source->name, wire->problem, (size_t)(wire->at - reader->source->data), where);
 }
 
 const char *wok_onnx_type_name(int64_t data_type) {
+    /* clang-format off */
     static const char *const names[] = {
-        "none",    "f32",        "u8",           "i8",         "u16",            "i16",    "i32",   "i64",
-        "string",  "bool",       "f16",          "f64",        "u32",            "u64",    "complex64", "complex128",
-        "bf16",    "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4",  "int4",  "float4e2m1",
-        "float8e8m0", "uint2",   "int2"};
+        "none", "f32", "u8", "i8", "u16", "i16", "i32", "i64", "string", "bool", "f16", "f64", "u32", "u64",
+        "complex64", "complex128", "bf16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
+        "uint4", "int4", "float4e2m1", "float8e8m0", "uint2", "int2"};
+    /* clang-format on */
     return data_type >= 0 && data_type < (int64_t)(sizeof names / sizeof *names) ? names[data_type] : "unknown";
 }
 
@@ -59,7 +62,7 @@ static bool text_fields(wok_onnx_reader *reader, wok_span message, uint32_t a, w
     return !wire.problem;
 }
 
-/* ---- the model's own fields ------------------------------------------------------------------------------------------ */
+/* ---- the model's own fields -------------------------------------------------------------------------------------- */
 
 static void read_opset(wok_onnx_reader *reader, wok_span message) {
     wok_span domain = {NULL, 0};
@@ -153,7 +156,7 @@ static bool read_model(wok_onnx_reader *reader, wok_span file, wok_span *graph) 
     return reader->status == WOK_OK;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 typedef struct value_info {
     const char *name;
@@ -248,7 +251,8 @@ static void read_input(wok_onnx_reader *reader, wok_span message) {
     wok_dtype dtype = dtype_of(info.elem);
     if (info.rank > WOK_MAX_RANK) problem = "it has more than 8 dimensions";
     if (dtype == WOK_NONE && !reader->allow_unsupported) {
-        problem = info.elem < 0 ? "the file does not say that it is a tensor" : "elements of this type are not supported: ";
+        problem =
+            info.elem < 0 ? "the file does not say that it is a tensor" : "elements of this type are not supported: ";
         detail = info.elem < 0 ? "" : wok_onnx_type_name(info.elem);
     }
     if (!*info.name)
@@ -277,8 +281,8 @@ static void read_hint(wok_onnx_reader *reader, wok_span message) {
     value_info info;
     if (!read_value_info(reader, message, "value info", &info)) return;
     if (!*info.name || dtype_of(info.elem) == WOK_NONE || info.rank > WOK_MAX_RANK) return;
-    wok_graph_declare(reader->model, wok_graph_value(reader->model, info.name), dtype_of(info.elem), info.rank, info.dims,
-                      info.dim_names);
+    wok_graph_declare(reader->model, wok_graph_value(reader->model, info.name), dtype_of(info.elem), info.rank,
+                      info.dims, info.dim_names);
 }
 
 static void refuse_sparse(wok_onnx_reader *reader, wok_span message) {
@@ -286,15 +290,16 @@ static void refuse_sparse(wok_onnx_reader *reader, wok_span message) {
     char shown[160];
     if (!text_fields(reader, message, SPARSE_VALUES, &values, 0, &none, "sparse initializer")) return;
     if (!text_fields(reader, values, TENSOR_NAME, &name, 0, &none, "sparse initializer")) return;
-    reader->status = wok_ctx_fail(reader->ctx, WOK_ERR_UNSUPPORTED, "sparse initializer '%s': sparse tensors are not supported",
-                                  wok_loader_printable((const char *)name.data, name.bytes, shown, sizeof shown));
+    reader->status =
+        wok_ctx_fail(reader->ctx, WOK_ERR_UNSUPPORTED, "sparse initializer '%s': sparse tensors are not supported",
+                     wok_loader_printable((const char *)name.data, name.bytes, shown, sizeof shown));
 }
 
 static void read_initializer(wok_onnx_reader *reader, wok_span message) {
     wok_onnx_constant(reader, message, true, "initializer");
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static void each(wok_onnx_reader *reader, wok_span graph, uint32_t field, void (*read)(wok_onnx_reader *, wok_span)) {
     wok_wire wire = wok_wire_open(graph);

@@ -52,7 +52,7 @@ static bool parse(wok_onnx_reader *reader, wok_onnx_tensor *tensor, const char *
     return !wire.problem;
 }
 
-/* ---- elements in fields of their type ------------------------------------------------------------------------------ */
+/* ---- elements in fields of their type ---------------------------------------------------------------------------- */
 
 static uint32_t typed_field(wok_dtype dtype, wok_wire_type *type) {
     *type = WOK_WIRE_VARINT;
@@ -104,8 +104,8 @@ static bool typed_elements(wok_onnx_reader *reader, const wok_onnx_tensor *tenso
     uint32_t field = typed_field(dtype, &type);
     size_t have = count_numbers(tensor, field, type, &only), want = need / wok_dtype_size(dtype);
     if (have != want) {
-        fail(reader, wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "tensor '%s': its shape needs %zu elements, it holds %zu",
-                                  name, want, have));
+        fail(reader, wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT,
+                                  "tensor '%s': its shape needs %zu elements, it holds %zu", name, want, have));
         return false;
     }
     if (type != WOK_WIRE_VARINT && only.data && only.bytes == need) { /* packed: the elements as they are */
@@ -119,7 +119,7 @@ static bool typed_elements(wok_onnx_reader *reader, const wok_onnx_tensor *tenso
     return true;
 }
 
-/* ---- all forms ------------------------------------------------------------------------------------------------------ */
+/* ---- all forms --------------------------------------------------------------------------------------------------- */
 
 /* Operators take a byte that is 0 or 1 on trust. */
 static bool tidy_bools(wok_onnx_reader *reader, wok_span *elements, wok_data_kind *kind) {
@@ -145,8 +145,8 @@ static bool find_elements(wok_onnx_reader *reader, const wok_onnx_tensor *tensor
         *elements = tensor->raw;
     }
     if (elements->bytes != need) {
-        fail(reader, wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "tensor '%s': its shape needs %zu bytes, it holds %zu", name,
-                                  need, elements->bytes));
+        fail(reader, wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "tensor '%s': its shape needs %zu bytes, it holds %zu",
+                                  name, need, elements->bytes));
         return false;
     }
     return dtype != WOK_BOOL || tidy_bools(reader, elements, kind);
@@ -171,9 +171,9 @@ wok_value wok_onnx_constant(wok_onnx_reader *reader, wok_span message, bool name
     wok_onnx_tensor tensor = {.message = message};
     char shown[160];
     if (reader->status != WOK_OK || !parse(reader, &tensor, what)) return WOK_ABSENT;
-    const char *name = tensor.name.bytes > 0
-                           ? wok_loader_printable((const char *)tensor.name.data, tensor.name.bytes, shown, sizeof shown)
-                           : what;
+    const char *name = tensor.name.bytes > 0 ? wok_loader_printable((const char *)tensor.name.data, tensor.name.bytes,
+                                                                    shown, sizeof shown)
+                                             : what;
     const char *text = NULL;
     if (named) {
         char *at = wok_onnx_scratch(reader, SLOT_NODE, tensor.name.bytes + 1);

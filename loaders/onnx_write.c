@@ -1,8 +1,9 @@
-/* onnx_write.c - a model back into ONNX, as it was loaded: the weights are referenced, not copied, until they are written.
+/* onnx_write.c - a model back into ONNX, as it was loaded: the weights are referenced, not copied, until they are
+ * written.
  *
- * protobuf ends at 2 GiB, so beyond a limit the weights go to a file beside the model ("model.onnx.data", the common name),
- * each at a multiple of 64 bytes. Both files are complete under temporary names before either is renamed. What no run
- * depends on (doc strings, the producer's own annotations) is not kept. */
+ * protobuf ends at 2 GiB, so beyond a limit the weights go to a file beside the model ("model.onnx.data", the common
+ * name), each at a multiple of 64 bytes. Both files are complete under temporary names before either is renamed. What
+ * no run depends on (doc strings, the producer's own annotations) is not kept. */
 #define _DEFAULT_SOURCE
 #include "onnx.h"
 
@@ -23,11 +24,12 @@ typedef struct writer {
 } writer;
 
 static wok_status fail_node(writer *w, const wok_node_view *node, const char *attribute) {
-    return wok_ctx_fail(w->ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s): attribute '%s' was not loaded and cannot be written",
-                        node->name, node->op_type, attribute);
+    return wok_ctx_fail(w->ctx, WOK_ERR_UNSUPPORTED,
+                        "node '%s' (%s): attribute '%s' was not loaded and cannot be written", node->name,
+                        node->op_type, attribute);
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 static void put_entry(writer *w, uint32_t field, const char *key, const char *value) {
     wok_wire_mark mark = wok_wire_begin(&w->wire, field);
@@ -61,12 +63,14 @@ static void put_tensor(writer *w, uint32_t field, wok_value value, bool named) {
     wok_wire_end(&w->wire, mark);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static void put_dim(writer *w, int64_t size, const char *name) {
     wok_wire_mark mark = wok_wire_begin(&w->wire, SHAPE_DIM);
-    if (size >= 0) wok_wire_put_int(&w->wire, DIM_VALUE, size);
-    else if (name) wok_wire_put_text(&w->wire, DIM_PARAM, name);
+    if (size >= 0)
+        wok_wire_put_int(&w->wire, DIM_VALUE, size);
+    else if (name)
+        wok_wire_put_text(&w->wire, DIM_PARAM, name);
     wok_wire_end(&w->wire, mark);
 }
 
@@ -100,13 +104,13 @@ static void put_input(writer *w, int index) {
     if (info) put_value_info(w, GRAPH_INPUT, info->name, info->dtype, info->rank, info->dims, info->dim_names);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 static bool put_attribute(writer *w, const wok_attr *a) {
-    static const uint32_t types[] = {[WOK_ATTR_INT] = TYPE_INT,         [WOK_ATTR_FLOAT] = TYPE_FLOAT,
-                                     [WOK_ATTR_STRING] = TYPE_STRING,   [WOK_ATTR_INTS] = TYPE_INTS,
-                                     [WOK_ATTR_FLOATS] = TYPE_FLOATS,   [WOK_ATTR_STRINGS] = TYPE_STRINGS,
-                                     [WOK_ATTR_TENSOR] = TYPE_TENSOR};
+    static const uint32_t types[] = {
+        [WOK_ATTR_INT] = TYPE_INT,      [WOK_ATTR_FLOAT] = TYPE_FLOAT,   [WOK_ATTR_STRING] = TYPE_STRING,
+        [WOK_ATTR_INTS] = TYPE_INTS,    [WOK_ATTR_FLOATS] = TYPE_FLOATS, [WOK_ATTR_STRINGS] = TYPE_STRINGS,
+        [WOK_ATTR_TENSOR] = TYPE_TENSOR};
     if (a->kind == WOK_ATTR_OPAQUE) return false;
     wok_wire_mark mark = wok_wire_begin(&w->wire, NODE_ATTRIBUTE);
     wok_wire_put_text(&w->wire, ATTRIBUTE_NAME, a->name);
@@ -149,7 +153,7 @@ static wok_status put_node(writer *w, wok_node id) {
     return WOK_OK;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static wok_status put_graph(writer *w) {
     wok_status status = WOK_OK;

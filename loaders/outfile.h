@@ -12,7 +12,7 @@ typedef struct wok_outfile {
     wok_ctx *ctx;
     char *path, *temp; /* one block, path first */
     size_t block, used;
-    uint64_t written; /* bytes given to wok_outfile_write so far */
+    uint64_t written;  /* bytes given to wok_outfile_write so far */
     wok_status status; /* the first failure sticks */
     int fd;
     unsigned char buffer[16384];

@@ -1,7 +1,8 @@
 /* resnet.c - ResNet of basic blocks (18, 34 and slimmed ones) from tensors named as torchvision names them.
  *
- * Source: He et al., "Deep Residual Learning for Image Recognition" (2015), in torchvision's form. Widths and the number of
- * blocks are read from the tensors; strides are the architecture's: 2 in the stem, the pool and where layers 2 to 4 begin. */
+ * Source: He et al., "Deep Residual Learning for Image Recognition" (2015), in torchvision's form. Widths and the
+ * number of blocks are read from the tensors; strides are the architecture's: 2 in the stem, the pool and where
+ * layers 2 to 4 begin. */
 #include "nn.h"
 
 static wok_value relu(const wok_nn *nn, wok_value x, const char *name) { return wok_nn_op(nn, "Relu", name, &x, 1); }
@@ -14,8 +15,8 @@ static wok_value block(const wok_nn *nn, wok_value x, const char *name, int64_t 
     y = relu(nn, y, conv1.text);
     y = wok_nn_conv_bn(nn, y, conv2.text, wok_nn_name("%s.bn2", name).text, middle, out, 3, 1, 1);
     if (stride != 1 || in != out || wok_nn_has(nn, wok_nn_name("%s.downsample.0.weight", name).text))
-        x = wok_nn_conv_bn(nn, x, wok_nn_name("%s.downsample.0", name).text, wok_nn_name("%s.downsample.1", name).text, in,
-                           out, 1, stride, 1);
+        x = wok_nn_conv_bn(nn, x, wok_nn_name("%s.downsample.0", name).text, wok_nn_name("%s.downsample.1", name).text,
+                           in, out, 1, stride, 1);
     *width = out;
     y = wok_nn_op(nn, "Add", name, (wok_value[]){y, x}, 2);
     return relu(nn, y, name);

@@ -18,7 +18,7 @@ static const struct {
              {"U16", WOK_U16}, {"U8", WOK_U8},   {"BOOL", WOK_BOOL}};
 enum { TYPE_COUNT = sizeof types / sizeof *types };
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 typedef struct reader {
     wok_ctx *ctx;
@@ -96,8 +96,8 @@ static wok_status check_cover(const reader *r, wok_tensors *tensors) {
         at += e->bytes;
     }
     if (at != r->data + r->bytes)
-        return wok_ctx_fail(r->ctx, WOK_ERR_FORMAT, "%s: %zu bytes behind the last tensor belong to none", r->source->name,
-                            (size_t)(r->data + r->bytes - at));
+        return wok_ctx_fail(r->ctx, WOK_ERR_FORMAT, "%s: %zu bytes behind the last tensor belong to none",
+                            r->source->name, (size_t)(r->data + r->bytes - at));
     return WOK_OK;
 }
 
@@ -136,8 +136,8 @@ wok_status wok_safetensors_read(wok_ctx *ctx, const wok_source *source, wok_tens
     memcpy(&length, source->data, 8);
     if (length > MAX_HEADER || length > source->bytes - 8)
         return wok_ctx_fail(ctx, WOK_ERR_FORMAT,
-                            "%s: damaged or not a safetensors file: its header would have %" PRIu64 " bytes", source->name,
-                            length);
+                            "%s: damaged or not a safetensors file: its header would have %" PRIu64 " bytes",
+                            source->name, length);
     const char *text = (const char *)source->data + 8;
     wok_status status = wok_json_parse(ctx, text, (size_t)length, source->name, &tensors->header);
     if (status == WOK_OK) {
@@ -159,7 +159,7 @@ const wok_tensor_entry *wok_tensors_find(const wok_tensors *tensors, const char 
     return tensors->count ? bsearch(&key, tensors->entries, tensors->count, sizeof key, by_name) : NULL;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Wide elements first, then by name: every tensor is aligned to its element. */
 static int by_width(const void *a, const void *b) {
@@ -207,8 +207,9 @@ static void add_entry(text_out *out, const wok_tensor_entry *entry, uint64_t beg
     add_text(out, ",\"shape\":[");
     for (int i = 0; i < entry->rank; i++)
         add(out, buffer, (size_t)snprintf(buffer, sizeof buffer, "%s%" PRId64, i ? "," : "", entry->dims[i]));
-    add(out, buffer, (size_t)snprintf(buffer, sizeof buffer, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin,
-                                      begin + entry->bytes));
+    add(out, buffer,
+        (size_t)snprintf(buffer, sizeof buffer, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin,
+                         begin + entry->bytes));
 }
 
 static wok_status gather(const wok_model *model, wok_tensors *tensors) {
@@ -224,7 +225,8 @@ static wok_status gather(const wok_model *model, wok_tensors *tensors) {
         *e = (wok_tensor_entry){.name = v.name, .dtype = v.dtype, .rank = v.rank, .data = v.data, .bytes = v.bytes};
         memcpy(e->dims, v.dims, sizeof e->dims);
     }
-    if (tensors->count == 0) return wok_ctx_fail(tensors->ctx, WOK_ERR_UNSUPPORTED, "the model has no weights to write");
+    if (tensors->count == 0)
+        return wok_ctx_fail(tensors->ctx, WOK_ERR_UNSUPPORTED, "the model has no weights to write");
     qsort(tensors->entries, tensors->count, sizeof *tensors->entries, by_width);
     return WOK_OK;
 }
@@ -245,7 +247,8 @@ static wok_status write_file(const wok_tensors *tensors, text_out *text, const c
     uint64_t length = text->used;
     wok_outfile_write(out, &length, sizeof length);
     wok_outfile_write(out, text->text, text->used);
-    for (size_t i = 0; i < tensors->count; i++) wok_outfile_write(out, tensors->entries[i].data, tensors->entries[i].bytes);
+    for (size_t i = 0; i < tensors->count; i++)
+        wok_outfile_write(out, tensors->entries[i].data, tensors->entries[i].bytes);
     return wok_outfile_commit(&out);
 }
 

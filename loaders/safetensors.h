@@ -1,10 +1,10 @@
 /* safetensors.h - a table of named tensors, and the file format that holds one (internal).
  *
  * The format: u64 length of a JSON header, the header {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...,
- * "__metadata__": {...}}, then the elements. Source: the format section of github.com/huggingface/safetensors. Read in
- * place; nothing of the header is trusted: the tensors must cover the rest of the file exactly, without gap or overlap,
- * and each must have the bytes that its type and shape ask for. Stricter than the Python reader in one thing: a name that
- * occurs twice is refused.
+ * "__metadata__": {...}}, then the elements. Source: the format section of github.com/huggingface/safetensors. Read
+ * in place; nothing of the header is trusted: the tensors must cover the rest of the file exactly, without gap or
+ * overlap, and each must have the bytes that its type and shape ask for. Stricter than the Python reader in one
+ * thing: a name that occurs twice is refused. /
  */
 #ifndef WOK_SAFETENSORS_H
 #define WOK_SAFETENSORS_H
@@ -23,10 +23,10 @@ typedef struct wok_tensor_entry {
 
 typedef struct wok_tensors {
     wok_ctx *ctx;
-    const char *source; /* for error sentences */
+    const char *source;        /* for error sentences */
     wok_tensor_entry *entries; /* by name */
-    size_t count, capacity; /* capacity in bytes */
-    wok_json *header; /* holds the names; NULL for a table made in memory */
+    size_t count, capacity;    /* capacity in bytes */
+    wok_json *header;          /* holds the names; NULL for a table made in memory */
 } wok_tensors;
 
 /* Elements stay where they are in `source`. On failure the table is empty. */

@@ -1,8 +1,8 @@
-/* synthetic.c - full-size models with random weights, for benchmarks and tests: the same builders over tensors made here.
+/* synthetic.c - full-size models with random weights: the builders of the real ones over tensors made here.
  *
- * Weights are uniform with the variance that keeps activations in range through any depth (Glorot and Bengio 2010 for the
- * encoders, He et al. 2015 before ReLU), so that no run works on denormals, infinities or saturated activations. The
- * numbers are a function of the seed alone (splitmix64, Steele et al. 2014), on every machine. */
+ * Weights are uniform with the variance that keeps activations in range through any depth (Glorot and Bengio 2010 for
+ * the encoders, He et al. 2015 before ReLU), so that no run works on denormals, infinities or saturated activations.
+ * The numbers are a function of the seed alone (splitmix64, Steele et al. 2014), on every machine. */
 #include "encoder.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static void tensor(maker *m, filling how, int rank, const int64_t *dims, const c
     m->floats += (count + 15) / 16 * 16; /* 64-byte aligned, as a mapped file rarely is */
 }
 
-/* ---- encoders -------------------------------------------------------------------------------------------------------- */
+/* ---- encoders ---------------------------------------------------------------------------------------------------- */
 
 static void linear(maker *m, const char *name, int64_t in, int64_t out) {
     tensor(m, FILL_LINEAR, 2, (int64_t[]){out, in}, wok_nn_name("%s.weight", name).text);
@@ -121,7 +121,7 @@ static void build_distilbert(const wok_nn *nn) {
     wok_build_distilbert(nn, &c);
 }
 
-/* ---- convolutional networks ---------------------------------------------------------------------------------------------- */
+/* ---- convolutional networks -------------------------------------------------------------------------------------- */
 
 static void conv_bn(maker *m, const char *conv, const char *bn, int64_t in, int64_t out, int64_t kernel, filling how) {
     tensor(m, how, 4, (int64_t[]){out, in, kernel, kernel}, wok_nn_name("%s.weight", conv).text);
@@ -159,9 +159,10 @@ static void mobilenet_v2_tensors(maker *m) {
         int64_t wide = expands ? 6 * in : in, out = widths[i - 1];
         wok_name name = wok_nn_name("features.%d.conv", i);
         if (expands)
-            conv_bn(m, wok_nn_name("%s.0.0", name.text).text, wok_nn_name("%s.0.1", name.text).text, in, wide, 1, FILL_RELU);
-        conv_bn(m, wok_nn_name("%s.%d.0", name.text, expands).text, wok_nn_name("%s.%d.1", name.text, expands).text, 1, wide,
-                3, FILL_RELU);
+            conv_bn(m, wok_nn_name("%s.0.0", name.text).text, wok_nn_name("%s.0.1", name.text).text, in, wide, 1,
+                    FILL_RELU);
+        conv_bn(m, wok_nn_name("%s.%d.0", name.text, expands).text, wok_nn_name("%s.%d.1", name.text, expands).text, 1,
+                wide, 3, FILL_RELU);
         conv_bn(m, wok_nn_name("%s.%d", name.text, expands + 1).text, wok_nn_name("%s.%d", name.text, expands + 2).text,
                 wide, out, 1, FILL_LINEAR);
         in = out;
@@ -170,7 +171,7 @@ static void mobilenet_v2_tensors(maker *m) {
     linear(m, "classifier.1", 1280, 1000);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -209,8 +210,10 @@ static wok_status build(wok_ctx *ctx, int arch, maker *m, wok_model *model) {
         release(w);
         return WOK_ERR_MEMORY;
     }
-    *m = (maker){.entries = (wok_tensor_entry *)(void *)table, .names = (char *)table + entries,
-                 .data = (float *)(void *)((unsigned char *)w + WEIGHTS_AT), .seed = m->seed};
+    *m = (maker){.entries = (wok_tensor_entry *)(void *)table,
+                 .names = (char *)table + entries,
+                 .data = (float *)(void *)((unsigned char *)w + WEIGHTS_AT),
+                 .seed = m->seed};
     architectures[arch].tensors(m);
     wok_tensors tensors = {.ctx = ctx, .source = architectures[arch].name, .entries = m->entries, .count = m->count};
     qsort(tensors.entries, tensors.count, sizeof *tensors.entries, compare);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static bool refuse(wok_wire *wire, const char *problem) {
     wire->problem = problem;
@@ -93,7 +93,7 @@ size_t wok_wire_numbers(const wok_wire *wire, wok_wire_type type) {
     return count;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Spans below this are copied: a reference costs more than they do. */
 enum { REF_BYTES = 1024 };

@@ -9,7 +9,7 @@
 
 #include "wok_build.h"
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 typedef struct wok_span {
     const uint8_t *data;
@@ -51,7 +51,7 @@ static inline float wok_wire_float(uint64_t number) {
     return bits.f;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* A message under construction. Large byte fields are referenced, not copied: they must stay until the message is
  * written out. The first failure sticks. */
@@ -62,7 +62,7 @@ typedef struct wok_wire_out {
     struct wok_wire_ref {
         size_t at; /* offset in data behind which the span stands */
         wok_span span;
-    } *refs;
+    } * refs;
     size_t ref_count, ref_capacity; /* capacity in bytes */
     wok_status status;
 } wok_wire_out;

@@ -1,5 +1,5 @@
-/* loading.h - what the tests of the loaders share: files, an allocator that fails on demand, models compared, ONNX files made
- * by hand. Functions are static inline: a test uses what it needs. */
+/* loading.h - what the tests of the loaders share: files, an allocator that fails on demand, models compared, ONNX
+ * files made by hand. Functions are static inline: a test uses what it needs. */
 #ifndef TEST_LOADING_H
 #define TEST_LOADING_H
 
@@ -23,7 +23,7 @@ static inline bool have_shared(void) {
     cr_assert(!ci || strcmp(ci, "true"), "../shared is absent");
     return false;
 }
-#define NEED_SHARED() \
+#define NEED_SHARED()                                                                                                  \
     if (!have_shared()) cr_skip_test("../shared is absent")
 
 static inline char *path_of(const char *format, ...) {
@@ -64,9 +64,7 @@ static inline char *make_temp(void) {
     return folder;
 }
 
-static inline void remove_temp(const char *folder) {
-    cr_assert_eq(system(path_of("rm -rf '%s'", folder)), 0);
-}
+static inline void remove_temp(const char *folder) { cr_assert_eq(system(path_of("rm -rf '%s'", folder)), 0); }
 
 static inline int count_files(const char *folder) {
     FILE *list = popen(path_of("ls -A '%s' | wc -l", folder), "r");
@@ -76,7 +74,7 @@ static inline int count_files(const char *folder) {
     return count;
 }
 
-/* ---- contexts ---------------------------------------------------------------------------------------------------------- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 typedef struct failing {
     long calls, fail_at; /* fail_at < 0: never */
@@ -112,7 +110,7 @@ static inline void expect_sentence(wok_ctx *ctx) {
     cr_assert_not(strchr(text, '\n'), "more than one line: %s", text);
 }
 
-/* ---- models compared ------------------------------------------------------------------------------------------------------ */
+/* ---- models compared --------------------------------------------------------------------------------------------- */
 
 static inline wok_value value_called(const wok_model *model, const char *name) {
     for (int i = 0; i < wok_graph_value_count(model); i++)
@@ -197,7 +195,7 @@ static inline void same_model(const wok_model *a, const wok_model *b) {
     cr_assert_str_eq(wok_model_describe(a)->producer, wok_model_describe(b)->producer);
 }
 
-/* ---- ONNX files made by hand ------------------------------------------------------------------------------------------------ */
+/* ---- ONNX files made by hand ------------------------------------------------------------------------------------- */
 
 /* make_start, then fields of the graph, then make_end, which gives the file's bytes (the caller frees them). */
 typedef struct make {
@@ -273,7 +271,8 @@ static inline void make_raw(make *m, const char *name, int64_t type, int rank, c
     wok_wire_end(&m->wire, mark);
 }
 
-static inline wok_wire_mark make_node_start(make *m, const char *op, const char *in1, const char *in2, const char *out) {
+static inline wok_wire_mark make_node_start(make *m, const char *op, const char *in1, const char *in2,
+                                            const char *out) {
     wok_wire_mark mark = wok_wire_begin(&m->wire, GRAPH_NODE);
     if (in1) wok_wire_put_text(&m->wire, NODE_INPUT, in1);
     if (in2) wok_wire_put_text(&m->wire, NODE_INPUT, in2);

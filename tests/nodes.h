@@ -1,5 +1,6 @@
-/* nodes.h - for tests of single operators: a graph of one node or a few, its data, and what must come out. Every case runs
- * three times: with its data as inputs, with its data as constants (folded when the program is built), without rewrites. */
+/* nodes.h - for tests of single operators: a graph of one node or a few, its data, and what must come out. Every case
+ * runs three times: with its data as inputs, with its data as constants (folded when the program is built), without
+ * rewrites. */
 #ifndef NODES_H
 #define NODES_H
 
@@ -60,12 +61,17 @@ static inline wok_value tensor(net *n, wok_dtype dtype, int rank, const int64_t 
     return wok_graph_input(n->model, name, dtype, rank, any, NULL);
 }
 
-static inline wok_value f32(net *n, int rank, const int64_t *dims, const float *data) { return tensor(n, WOK_F32, rank, dims, data); }
-static inline wok_value i64(net *n, int rank, const int64_t *dims, const int64_t *data) { return tensor(n, WOK_I64, rank, dims, data); }
+static inline wok_value f32(net *n, int rank, const int64_t *dims, const float *data) {
+    return tensor(n, WOK_F32, rank, dims, data);
+}
+static inline wok_value i64(net *n, int rank, const int64_t *dims, const int64_t *data) {
+    return tensor(n, WOK_I64, rank, dims, data);
+}
 
 /* Always a constant: axes, shapes. */
 static inline wok_value list(net *n, const int64_t *data, int count) {
-    return wok_graph_constant(n->model, NULL, WOK_I64, 1, (int64_t[]){count}, data, (size_t)count * sizeof *data, WOK_DATA_COPY);
+    return wok_graph_constant(n->model, NULL, WOK_I64, 1, (int64_t[]){count}, data, (size_t)count * sizeof *data,
+                              WOK_DATA_COPY);
 }
 static inline wok_value number(net *n, float value) {
     return wok_graph_constant(n->model, NULL, WOK_F32, 0, NULL, &value, sizeof value, WOK_DATA_COPY);
@@ -77,8 +83,12 @@ static inline wok_value op_in(net *n, const char *domain, const char *type, cons
 #define OP(n, type, ...)                                                                                               \
     op_in(n, "", type, (wok_value[]){__VA_ARGS__}, (int)(sizeof((wok_value[]){__VA_ARGS__}) / sizeof(wok_value)))
 
-static inline void int_attr(net *n, const char *name, int64_t value) { wok_node_set_int(n->model, wok_graph_last(n->model), name, value); }
-static inline void float_attr(net *n, const char *name, float value) { wok_node_set_float(n->model, wok_graph_last(n->model), name, value); }
+static inline void int_attr(net *n, const char *name, int64_t value) {
+    wok_node_set_int(n->model, wok_graph_last(n->model), name, value);
+}
+static inline void float_attr(net *n, const char *name, float value) {
+    wok_node_set_float(n->model, wok_graph_last(n->model), name, value);
+}
 static inline void text_attr(net *n, const char *name, const char *text) {
     wok_node_set_string(n->model, wok_graph_last(n->model), name, text, strlen(text));
 }
@@ -128,7 +138,8 @@ static inline void check_shape(const net *n, const wok_tensor *y, wok_dtype dtyp
     cr_assert_eq(y->dtype, dtype, "%s: %s", form_name(n->form), wok_dtype_name(y->dtype));
     cr_assert_eq(y->rank, rank, "%s: rank %d, not %d", form_name(n->form), y->rank, rank);
     for (int d = 0; d < rank; d++)
-        cr_assert_eq(y->dims[d], dims[d], "%s: dimension %d is %ld, not %ld", form_name(n->form), d, (long)y->dims[d], (long)dims[d]);
+        cr_assert_eq(y->dims[d], dims[d], "%s: dimension %d is %ld, not %ld", form_name(n->form), d, (long)y->dims[d],
+                     (long)dims[d]);
 }
 
 static inline const wok_tensor *result(net *n, wok_value y, wok_dtype dtype, int rank, const int64_t *dims) {
@@ -145,8 +156,8 @@ static inline void gives(net *n, wok_value y, int rank, const int64_t *dims, con
     const float *got = t->data;
     for (size_t i = 0; i < count_of(dims, rank); i++) {
         bool same = got[i] == want[i] || (isnan(got[i]) && isnan(want[i]));
-        cr_expect(same || fabsf(got[i] - want[i]) <= 1e-6f * fmaxf(1, fabsf(want[i])), "%s: element %zu is %.9g, not %.9g",
-                  form_name(n->form), i, (double)got[i], (double)want[i]);
+        cr_expect(same || fabsf(got[i] - want[i]) <= 1e-6f * fmaxf(1, fabsf(want[i])),
+                  "%s: element %zu is %.9g, not %.9g", form_name(n->form), i, (double)got[i], (double)want[i]);
     }
 }
 
@@ -154,8 +165,8 @@ static inline void gives_bytes(net *n, wok_value y, wok_dtype dtype, int rank, c
     const wok_tensor *t = result(n, y, dtype, rank, dims);
     size_t size = wok_dtype_size(dtype);
     for (size_t i = 0; i < count_of(dims, rank); i++)
-        cr_expect_eq(memcmp((const char *)t->data + i * size, (const char *)want + i * size, size), 0, "%s: element %zu differs",
-                     form_name(n->form), i);
+        cr_expect_eq(memcmp((const char *)t->data + i * size, (const char *)want + i * size, size), 0,
+                     "%s: element %zu differs", form_name(n->form), i);
 }
 
 static inline void gives_i64(net *n, wok_value y, int rank, const int64_t *dims, const int64_t *want) {

@@ -1,4 +1,5 @@
-/* test_hf.c - Hugging Face folders and torchvision checkpoints: what they compute, what is optional, what is refused. */
+/* test_hf.c - Hugging Face folders and torchvision checkpoints: what they compute, what may be left out, what is
+ * refused. */
 #define _DEFAULT_SOURCE
 #include "loading.h"
 #include "safetensors.h"
@@ -30,7 +31,7 @@ static wok_model *load(const char *path, const char *arch) {
     return model;
 }
 
-/* ---- what they compute --------------------------------------------------------------------------------------------------- */
+/* ---- what they compute ------------------------------------------------------------------------------------------- */
 
 static void set(wok_session *session, const wok_model *model, const char *name, const wok_tensor *t) {
     int index = wok_model_input_index(model, name);
@@ -129,14 +130,15 @@ Test(hf, inputs_and_outputs) {
 enum { BATCH = 2, LENGTH = 7 };
 
 /* last_hidden_state of 2 x 7 ids; NULL leaves an optional input out. The caller frees it. */
-static float *hidden(wok_model *model, const int64_t *ids, const int64_t *mask, const int64_t *types, const int64_t *places) {
+static float *hidden(wok_model *model, const int64_t *ids, const int64_t *mask, const int64_t *types,
+                     const int64_t *places) {
     wok_session *session = NULL;
     const int64_t *values[] = {ids, mask, types, places}, dims[] = {BATCH, LENGTH};
     cr_assert_eq(wok_session_create(model, NULL, &session), WOK_OK);
     for (int i = 0; i < 4; i++)
         if (values[i])
-            cr_assert_eq(wok_session_set_input(session, i, WOK_I64, dims, 2, values[i], BATCH * LENGTH * 8), WOK_OK, "%s",
-                         wok_session_error(session));
+            cr_assert_eq(wok_session_set_input(session, i, WOK_I64, dims, 2, values[i], BATCH * LENGTH * 8), WOK_OK,
+                         "%s", wok_session_error(session));
     wok_status status = wok_session_run(session);
     float *copy = NULL;
     if (status == WOK_OK) {
@@ -157,12 +159,14 @@ Test(hf, left_out_inputs_mean_ones_zeros_and_counting) {
     for (int i = 0; i < BATCH * LENGTH; i++) ids[i] = 7 * i + 3, ones[i] = 1, places[i] = i % LENGTH;
     float *none = hidden(model, ids, NULL, NULL, NULL);
     cr_assert(none, "%s", wok_ctx_error(ctx));
-    const int64_t *const given[4][3] = {{ones, zeros, places}, {ones, NULL, NULL}, {NULL, zeros, NULL}, {NULL, NULL, places}};
+    const int64_t *const given[4][3] = {
+        {ones, zeros, places}, {ones, NULL, NULL}, {NULL, zeros, NULL}, {NULL, NULL, places}};
     for (int i = 0; i < 4; i++) {
         float *some = hidden(model, ids, given[i][0], given[i][1], given[i][2]);
         cr_assert(some, "%s", wok_ctx_error(ctx));
         for (int k = 0; k < BATCH * LENGTH * 64; k++)
-            cr_assert(fabsf(some[k] - none[k]) <= 1e-5f, "case %d at %d: %g %g", i, k, (double)some[k], (double)none[k]);
+            cr_assert(fabsf(some[k] - none[k]) <= 1e-5f, "case %d at %d: %g %g", i, k, (double)some[k],
+                      (double)none[k]);
         free(some);
     }
     /* and they do matter when they say something else */
@@ -178,7 +182,8 @@ Test(hf, left_out_inputs_mean_ones_zeros_and_counting) {
     wok_model_free(&model);
 }
 
-/* Ids outside their tables, negative ones too, in each of the three tables: an error that says so, and the next run is fine. */
+/* Ids outside their tables, negative ones too, in each of the three tables: an error that says so, and the next run
+ * is fine. */
 Test(hf, B10_ids_outside_their_tables) {
     wok_model *model = load(MODELS "bert-h64", NULL);
     int64_t good[BATCH * LENGTH] = {0};
@@ -202,7 +207,7 @@ Test(hf, B10_ids_outside_their_tables) {
     wok_model_free(&model);
 }
 
-/* ---- folders as they come ---------------------------------------------------------------------------------------------------- */
+/* ---- folders as they come ---------------------------------------------------------------------------------------- */
 
 /* A copy of a folder's config, with one text in it exchanged, beside a link to its tensors. */
 static char *folder_with(const char *from, const char *old, const char *new) {
@@ -233,10 +238,12 @@ static void refuse_config(const char *old, const char *new, const char *part) {
 Test(hf, configs_that_do_not_fit_the_tensors) {
     refuse_config("\"hidden_size\": 64", "\"hidden_size\": 128", "shape [500,64] where [500,128] is needed");
     refuse_config("\"vocab_size\": 500", "\"vocab_size\": 501", "shape [500,64] where [501,64] is needed");
-    refuse_config("\"max_position_embeddings\": 64", "\"max_position_embeddings\": 16000000", "[64,64] where [16000000,64]");
+    refuse_config("\"max_position_embeddings\": 64", "\"max_position_embeddings\": 16000000",
+                  "[64,64] where [16000000,64]");
     refuse_config("\"type_vocab_size\": 2", "\"type_vocab_size\": 3", "where [3,64] is needed");
     refuse_config("\"intermediate_size\": 128", "\"intermediate_size\": 129", "where [129,64] is needed");
-    refuse_config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "'encoder.layer.2.attention.self.query.weight' is missing");
+    refuse_config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
+                  "'encoder.layer.2.attention.self.query.weight' is missing");
     refuse_config("\"num_attention_heads\": 4", "\"num_attention_heads\": 5", "does not divide");
     refuse_config("\"num_attention_heads\": 4", "\"num_attention_heads\": 0", "out of range");
     refuse_config("\"hidden_size\": 64", "\"hidden_size\": -64", "out of range");
@@ -288,12 +295,13 @@ static void rename_tensors(const char *file_path, const char *prefix, bool early
         const wok_tensor_entry *e = &tensors.entries[i];
         const char *norm = early ? strstr(e->name, "LayerNorm.") : NULL;
         char *name = path_of("%s%s", prefix, e->name);
-        if (norm) name = path_of("%s%.*s%s", prefix, (int)(norm + 10 - e->name), e->name, norm[10] == 'w' ? "gamma" : "beta");
+        if (norm)
+            name = path_of("%s%.*s%s", prefix, (int)(norm + 10 - e->name), e->name, norm[10] == 'w' ? "gamma" : "beta");
         wok_graph_constant(model, name, e->dtype, e->rank, e->dims, e->data, e->bytes, WOK_DATA_COPY);
     }
     wok_graph_constant(model, "cls.predictions.bias", WOK_F32, 1, (int64_t[]){1}, "\0\0\0", 4, WOK_DATA_COPY);
-    wok_graph_constant(model, path_of("%sembeddings.position_ids", prefix), WOK_I64, 1, (int64_t[]){1}, "\0\0\0\0\0\0\0", 8,
-                       WOK_DATA_COPY);
+    wok_graph_constant(model, path_of("%sembeddings.position_ids", prefix), WOK_I64, 1, (int64_t[]){1},
+                       "\0\0\0\0\0\0\0", 8, WOK_DATA_COPY);
     wok_value one = wok_graph_value(model, "cls.predictions.bias");
     wok_graph_output(model, wok_graph_op(model, "Identity", "", "i", &one, 1, "y"));
     cr_assert_eq(wok_model_finish(model, NULL), WOK_OK, "%s", wok_ctx_error(ctx));
@@ -381,8 +389,8 @@ Test(hf, half_precision_tensors) {
 }
 
 Test(hf, forms_that_are_not_read_are_refused_by_name) {
-    static const char *const files[] = {"model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
-                                        "tf_model.h5"};
+    static const char *const files[] = {"model.safetensors.index.json", "pytorch_model.bin",
+                                        "pytorch_model.bin.index.json", "tf_model.h5"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *folder = folder_with(MODELS "bert-h64", "bert", "bert");
         cr_assert_eq(unlink(path_of("%s/model.safetensors", folder)), 0);

@@ -98,11 +98,13 @@ Test(npy, fortran_order) {
 }
 
 Test(npy, both_byte_orders) {
-    accept(1, HEAD(">u2", "False", "(2,)"), "\x01\x02\x03\x04", 4, WOK_U16, 1, (int64_t[]){2}, (uint16_t[]){0x0102, 0x0304});
+    accept(1, HEAD(">u2", "False", "(2,)"), "\x01\x02\x03\x04", 4, WOK_U16, 1, (int64_t[]){2},
+           (uint16_t[]){0x0102, 0x0304});
     accept(1, HEAD(">i4", "False", "()"), "\xff\xff\xff\xfe", 4, WOK_I32, 0, NULL, (int32_t[]){-2});
     accept(1, HEAD(">f8", "False", "()"), "\x3f\xf8\0\0\0\0\0\0", 8, WOK_F64, 0, NULL, (double[]){1.5});
     accept(1, HEAD(">i1", "False", "(2,)"), "\x01\x02", 2, WOK_I8, 1, (int64_t[]){2}, "\x01\x02");
-    accept(1, HEAD(">i2", "True", "(2, 2)"), "\0\1\0\2\0\3\0\4", 8, WOK_I16, 2, (int64_t[]){2, 2}, (int16_t[]){1, 3, 2, 4});
+    accept(1, HEAD(">i2", "True", "(2, 2)"), "\0\1\0\2\0\3\0\4", 8, WOK_I16, 2, (int64_t[]){2, 2},
+           (int16_t[]){1, 3, 2, 4});
     accept(1, HEAD("=i2", "False", "(2,)"), "\1\0\2\0", 4, WOK_I16, 1, (int64_t[]){2}, (int16_t[]){1, 2});
 }
 
@@ -129,11 +131,20 @@ Test(npy, all_types) {
 Test(npy, headers_as_others_write_them) {
     accept(1, "{\"shape\": (2L, 3L), \"fortran_order\": False, \"descr\": \"<f4\"}", six, sizeof six, WOK_F32, 2,
            (int64_t[]){2, 3}, six);
-    accept(1, "{'descr':'<f4','fortran_order':False,'shape':(2,3,)}", six, sizeof six, WOK_F32, 2, (int64_t[]){2, 3}, six);
-    static const char *const bad[] = {"", "{", "{}", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': False}",
-                                      HEAD("<f4", "Maybe", "(6,)"), HEAD("<f4", "False", "(6"), HEAD("<f4", "False", "6"),
-                                      HEAD("<f4", "False", "(-6,)"), HEAD("<f4", "False", "(a,)"),
-                                      HEAD("<f4", "False", "(99999999999999999999,)"), HEAD("<f4", "False", "(1,,2)"),
+    accept(1, "{'descr':'<f4','fortran_order':False,'shape':(2,3,)}", six, sizeof six, WOK_F32, 2, (int64_t[]){2, 3},
+           six);
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "{}",
+                                      "{'descr': '<f4'}",
+                                      "{'descr': '<f4', 'fortran_order': False}",
+                                      HEAD("<f4", "Maybe", "(6,)"),
+                                      HEAD("<f4", "False", "(6"),
+                                      HEAD("<f4", "False", "6"),
+                                      HEAD("<f4", "False", "(-6,)"),
+                                      HEAD("<f4", "False", "(a,)"),
+                                      HEAD("<f4", "False", "(99999999999999999999,)"),
+                                      HEAD("<f4", "False", "(1,,2)"),
                                       "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }",
                                       "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'more': 1, }",
                                       "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), } x"};
@@ -176,8 +187,8 @@ Test(npy, damaged_files) {
 
 Test(npy, written_files_read_back) {
     char *folder = make_temp();
-    static const wok_dtype types[] = {WOK_BOOL, WOK_U8,  WOK_I8,  WOK_U16, WOK_I16, WOK_U32, WOK_I32,
-                                      WOK_U64,  WOK_I64, WOK_F16, WOK_F32, WOK_F64};
+    static const wok_dtype types[] = {WOK_BOOL, WOK_U8,  WOK_I8,  WOK_U16, WOK_I16, WOK_U32,
+                                      WOK_I32,  WOK_U64, WOK_I64, WOK_F16, WOK_F32, WOK_F64};
     static const int64_t shapes[][9] = {{0}, {1, 3}, {2, 2, 5}, {3, 0, 4, 4}, {8, 1, 2, 1, 2, 1, 1, 2, 1}};
     uint8_t data[128];
     for (size_t i = 0; i < sizeof data; i++) data[i] = i % 3 == 0;
@@ -205,7 +216,8 @@ Test(npy, written_files_read_back) {
 /* NumPy's own bytes, from the format's documentation. */
 Test(npy, written_bytes_are_numpys) {
     char *folder = make_temp(), *path = path_of("%s/a.npy", folder);
-    wok_tensor out = {.size = sizeof out, .dtype = WOK_F32, .rank = 2, .dims = {2, 3}, .data = (void *)six, .bytes = 24};
+    wok_tensor out = {
+        .size = sizeof out, .dtype = WOK_F32, .rank = 2, .dims = {2, 3}, .data = (void *)six, .bytes = 24};
     cr_assert_eq(wok_npy_save(ctx, path, &out), WOK_OK);
     size_t bytes;
     uint8_t *file = read_file(path, &bytes);

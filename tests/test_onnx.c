@@ -1,6 +1,6 @@
-/* test_onnx.c - the ONNX reader: every form of tensor and attribute, external data, files that must be refused (damage, failing
- * memory and writing: test_onnx_robust.c). Cases called Bnn are faults that users of other libraries reported; the numbers are
- * those of the public list. */
+/* test_onnx.c - the ONNX reader: every form of tensor and attribute, external data, files that must be refused
+ * (damage, failing memory and writing: test_onnx_robust.c). Cases called Bnn are faults that users of other libraries
+ * reported; the numbers are those of the public list. */
 #define _DEFAULT_SOURCE
 #include "loading.h"
 
@@ -67,7 +67,7 @@ static void expect_data(const wok_model *model, const char *name, wok_dtype dtyp
 static const float ramp[4] = {0, 1, 2, 3};
 static const int64_t four[1] = {4};
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 Test(onnx, raw_data) {
     make m = make_add(ctx, 8, 17);
@@ -83,7 +83,8 @@ static void typed(wok_dtype dtype, uint32_t field, bool packed, const int64_t *n
     make_node(&m, "Identity", "W", NULL, "Y");
     make_value(&m, GRAPH_OUTPUT, "Y", dtype, 1, four);
     wok_wire_mark mark = make_tensor(&m, GRAPH_INITIALIZER, "W", dtype, 1, four);
-    if (packed) wok_wire_put_packed_ints(&m.wire, field, numbers, 4);
+    if (packed)
+        wok_wire_put_packed_ints(&m.wire, field, numbers, 4);
     else
         for (int i = 0; i < 4; i++) wok_wire_put_int(&m.wire, field, numbers[i]);
     wok_wire_end(&m.wire, mark);
@@ -102,7 +103,8 @@ Test(onnx, numbers_in_varint_fields) {
         typed(WOK_I8, TENSOR_INT32_DATA, packed, (int64_t[]){0, -1, 127, -128}, (int8_t[]){0, -1, 127, -128});
         typed(WOK_U8, TENSOR_INT32_DATA, packed, (int64_t[]){0, 1, 200, 255}, (uint8_t[]){0, 1, 200, 255});
         typed(WOK_U16, TENSOR_INT32_DATA, packed, (int64_t[]){0, 1, 200, 65535}, (uint16_t[]){0, 1, 200, 65535});
-        typed(WOK_U32, TENSOR_UINT64_DATA, packed, (int64_t[]){0, 1, 200, UINT32_MAX}, (uint32_t[]){0, 1, 200, UINT32_MAX});
+        typed(WOK_U32, TENSOR_UINT64_DATA, packed, (int64_t[]){0, 1, 200, UINT32_MAX},
+              (uint32_t[]){0, 1, 200, UINT32_MAX});
         typed(WOK_U64, TENSOR_UINT64_DATA, packed, (int64_t[]){0, 1, 200, -1}, (uint64_t[]){0, 1, 200, UINT64_MAX});
         typed(WOK_BOOL, TENSOR_INT32_DATA, packed, (int64_t[]){0, 1, 2, 0}, (uint8_t[]){0, 1, 1, 0});
         typed(WOK_F16, TENSOR_INT32_DATA, packed, (int64_t[]){0, 0x3c00, 0x7c00, 0xfbff},
@@ -177,7 +179,7 @@ Test(onnx, sparse_initializers_are_refused_by_name) {
     refuse(&m, WOK_ERR_UNSUPPORTED, "sparse initializer 'W'");
 }
 
-/* ---- nodes, attributes, values ------------------------------------------------------------------------------------------- */
+/* ---- nodes, attributes, values ----------------------------------------------------------------------------------- */
 
 /* A node with one attribute of every kind survives load, write and load. */
 Test(onnx, attributes_of_all_kinds) {
@@ -267,7 +269,8 @@ Test(onnx, subgraphs_are_refused_by_name_and_never_written_back) {
     m = with_subgraph("Loop");
     size_t bytes;
     uint8_t *file = make_end(&m, &bytes);
-    wok_model *model = load_bytes(file, bytes, &(wok_load_options){.size = sizeof(wok_load_options), .allow_unsupported = true});
+    wok_model *model =
+        load_bytes(file, bytes, &(wok_load_options){.size = sizeof(wok_load_options), .allow_unsupported = true});
     cr_assert(model, "%s", wok_ctx_error(ctx));
     char *folder = make_temp();
     cr_assert_eq(wok_model_save(model, path_of("%s/x.onnx", folder)), WOK_ERR_UNSUPPORTED);
@@ -365,7 +368,7 @@ Test(onnx, free_and_named_dimensions) {
     wok_model_free(&model);
 }
 
-/* ---- external data --------------------------------------------------------------------------------------------------------- */
+/* ---- external data ----------------------------------------------------------------------------------------------- */
 
 /* Puts the model of the external cases into FOLDER/m/model.onnx; w.bin is 16 zero bytes, then the ramp. */
 typedef struct outside {
@@ -427,8 +430,15 @@ static void external_loads(const outside *o) {
 
 Test(onnx, B01_external_data_stays_in_the_models_folder) {
     char *folder = external_folder();
-    const char *leaving[] = {"../secret.bin", "sub/../../secret.bin", path_of("%s/secret.bin", folder), "l.bin", "/etc/passwd",
-                             "./../m/../secret.bin", "..", "", "."};
+    const char *leaving[] = {"../secret.bin",
+                             "sub/../../secret.bin",
+                             path_of("%s/secret.bin", folder),
+                             "l.bin",
+                             "/etc/passwd",
+                             "./../m/../secret.bin",
+                             "..",
+                             "",
+                             "."};
     for (size_t i = 0; i < sizeof leaving / sizeof *leaving; i++) {
         wok_model *model = NULL;
         cr_expect_eq(load_external(&(outside){folder, leaving[i], "16", "16"}, &model), WOK_ERR_FORMAT, "'%s': %s",
@@ -441,7 +451,8 @@ Test(onnx, B01_external_data_stays_in_the_models_folder) {
     remove_temp(folder);
 }
 
-/* Download caches hold a model and its data under other names, linked into a folder: the data lies where the model does. */
+/* Download caches hold a model and its data under other names, linked into a folder: the data lies where the model
+ * does. */
 Test(onnx, B01_model_that_is_itself_a_link) {
     char *folder = external_folder();
     size_t bytes;
@@ -481,12 +492,18 @@ Test(onnx, B02_external_data_of_a_model_in_memory) {
 
 Test(onnx, B03_offset_and_length_of_external_data) {
     char *folder = external_folder();
-    const outside wrong[] = {{folder, "w.bin", "24", "16"},          {folder, "w.bin", "18446744073709551608", "16"},
-                             {folder, "w.bin", "0", "8"},            {folder, "w.bin", "abc", "16"},
-                             {folder, "w.bin", "-16", "16"},         {folder, "w.bin", "16", "-16"},
-                             {folder, "w.bin", " 16", "16"},         {folder, "w.bin", "", "16"},
-                             {folder, "w.bin", "20", NULL},          {folder, "w.bin", "99999999999999999999", "16"},
-                             {folder, "missing.bin", "0", "16"},     {folder, NULL, "0", "16"},
+    const outside wrong[] = {{folder, "w.bin", "24", "16"},
+                             {folder, "w.bin", "18446744073709551608", "16"},
+                             {folder, "w.bin", "0", "8"},
+                             {folder, "w.bin", "abc", "16"},
+                             {folder, "w.bin", "-16", "16"},
+                             {folder, "w.bin", "16", "-16"},
+                             {folder, "w.bin", " 16", "16"},
+                             {folder, "w.bin", "", "16"},
+                             {folder, "w.bin", "20", NULL},
+                             {folder, "w.bin", "99999999999999999999", "16"},
+                             {folder, "missing.bin", "0", "16"},
+                             {folder, NULL, "0", "16"},
                              {folder, "w.bin", "16", "18446744073709551615"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         wok_model *model = NULL;
@@ -509,7 +526,7 @@ Test(onnx, external_data_beyond_four_gibibytes) {
     remove_temp(folder);
 }
 
-/* ---- inputs, versions -------------------------------------------------------------------------------------------------------- */
+/* ---- inputs, versions -------------------------------------------------------------------------------------------- */
 
 Test(onnx, B08_initializer_that_is_also_an_input) {
     for (int64_t ir = 3; ir <= 8; ir += 5) {
@@ -564,7 +581,7 @@ Test(onnx, B11_newer_operator_sets_load_where_the_operators_did_not_change) {
     refuse(&m, WOK_ERR_UNSUPPORTED, "NotYetInvented");
 }
 
-/* ---- damaged files --------------------------------------------------------------------------------------------------------------- */
+/* ---- damaged files ----------------------------------------------------------------------------------------------- */
 
 static void refuse_shape(int rank, const int64_t *dims, size_t bytes, const char *part) {
     char zeros[64] = {0};

@@ -1,5 +1,5 @@
-/* test_onnx_cases.c - faults that users of other libraries reported for ONNX models, from the file to the numbers. Bnn are the
- * numbers of the public list, the right answers its own. Loading alone is in test_onnx.c. */
+/* test_onnx_cases.c - faults that users of other libraries reported for ONNX models, from the file to the numbers.
+ * Bnn are the numbers of the public list, the right answers its own. Loading alone is in test_onnx.c. */
 #define _DEFAULT_SOURCE
 #include "loading.h"
 
@@ -21,7 +21,7 @@ static void teardown(void) {
 }
 TestSuite(onnx_cases, .init = setup, .fini = teardown);
 
-/* ---- one model, one run -------------------------------------------------------------------------------------------------- */
+/* ---- one model, one run ------------------------------------------------------------------------------------------ */
 
 static void attr_int(make *m, const char *name, int64_t value) {
     wok_wire_mark a = wok_wire_begin(&m->wire, NODE_ATTRIBUTE);
@@ -82,8 +82,8 @@ static answer run_model(wok_model *model, const feed *feeds, int count) {
     for (int i = 0; i < count && a.status == WOK_OK; i++) {
         size_t bytes = wok_dtype_size(feeds[i].dtype);
         for (int d = 0; d < feeds[i].rank; d++) bytes *= (size_t)feeds[i].dims[d];
-        a.status = wok_session_set_input(session, wok_model_input_index(model, feeds[i].name), feeds[i].dtype, feeds[i].dims,
-                                         feeds[i].rank, feeds[i].data, bytes);
+        a.status = wok_session_set_input(session, wok_model_input_index(model, feeds[i].name), feeds[i].dtype,
+                                         feeds[i].dims, feeds[i].rank, feeds[i].data, bytes);
     }
     if (session && a.status == WOK_OK) a.status = wok_session_run(session);
     if (session && a.status != WOK_OK) snprintf(a.error, sizeof a.error, "%s", wok_session_error(session));
@@ -129,7 +129,7 @@ static void expect_failure(const answer *a, const char *what, const char *part) 
     cr_assert(strstr(a->error, part), "%s: '%s' is not in: %s", what, part, a->error);
 }
 
-/* ---- the cases --------------------------------------------------------------------------------------------------------------- */
+/* ---- the cases --------------------------------------------------------------------------------------------------- */
 
 Test(onnx_cases, B04_softmax_before_opset_13_flattens) {
     const float x[4] = {logf(1), logf(2), logf(3), logf(4)};
@@ -156,7 +156,8 @@ Test(onnx_cases, B04_softmax_before_opset_13_flattens) {
         }
 }
 
-/* Clip on [-3, 0.5, 9]: `opset` 6 takes attributes, from 11 on inputs; NAN: left out. constant: bounds from Constant nodes. */
+/* Clip on [-3, 0.5, 9]: `opset` 6 takes attributes, from 11 on inputs; NAN: left out. constant: bounds from Constant
+ * nodes. */
 static answer clip(int64_t opset, float low, float high, bool constant) {
     const float x[3] = {-3, .5f, 9};
     const int64_t three[1] = {3};
@@ -246,9 +247,12 @@ Test(onnx_cases, B07_reduce_mean_18_axes_input_and_noop_flag) {
         make_value(&m, GRAPH_INPUT, "X", WOK_F32, 2, (int64_t[]){2, 3});
         make_value(&m, GRAPH_OUTPUT, "Y", WOK_F32, 1, (int64_t[]){-1});
         answer a = run(&m, &(feed){"X", WOK_F32, 2, {2, 3}, x}, 1);
-        if (form == 1) expect(&a, "noop", 2, (int64_t[]){2, 3}, x, 0);
-        else if (form == 2) expect(&a, "all", 2, (int64_t[]){1, 1}, (float[]){2.5f}, 1e-6f);
-        else expect(&a, "last", 1, (int64_t[]){2}, (float[]){1, 4}, 1e-6f);
+        if (form == 1)
+            expect(&a, "noop", 2, (int64_t[]){2, 3}, x, 0);
+        else if (form == 2)
+            expect(&a, "all", 2, (int64_t[]){1, 1}, (float[]){2.5f}, 1e-6f);
+        else
+            expect(&a, "last", 1, (int64_t[]){2}, (float[]){1, 4}, 1e-6f);
     }
 }
 
@@ -293,8 +297,8 @@ Test(onnx_cases, B08_a_default_comes_back) {
     cr_assert_eq(wok_session_set_input(session, 0, WOK_F32, dims, 1, &x, 4), WOK_OK);
     for (int i = 0; i < 6; i++) {
         const float b = (float)(100 + i);
-        cr_assert_eq(wok_session_set_input(session, 1, WOK_F32, dims, 1, i % 2 ? &b : NULL, i % 2 ? 4 : 0), WOK_OK, "%s",
-                     wok_session_error(session));
+        cr_assert_eq(wok_session_set_input(session, 1, WOK_F32, dims, 1, i % 2 ? &b : NULL, i % 2 ? 4 : 0), WOK_OK,
+                     "%s", wok_session_error(session));
         cr_assert_eq(wok_session_run(session), WOK_OK, "%s", wok_session_error(session));
         cr_assert_eq(*(const float *)wok_session_output(session, 0)->data, i % 2 ? x + b : 15);
     }
@@ -320,8 +324,10 @@ Test(onnx_cases, B09_auto_pad_same_with_stride_2) {
         make_raw(&m, "W", WOK_F32, 4, (int64_t[]){1, 1, 3, 3}, ones, sizeof ones);
         wok_wire_mark node = make_node_start(&m, "Conv", "X", "W", "Y");
         attr_ints(&m, "strides", 2, (int64_t[]){2, 2});
-        if (cases[i].auto_pad) attr_text(&m, "auto_pad", cases[i].auto_pad);
-        else attr_ints(&m, "pads", 4, cases[i].pads);
+        if (cases[i].auto_pad)
+            attr_text(&m, "auto_pad", cases[i].auto_pad);
+        else
+            attr_ints(&m, "pads", 4, cases[i].pads);
         node_end(&m, node);
         make_value(&m, GRAPH_INPUT, "X", WOK_F32, 4, (int64_t[]){1, 1, 4, 4});
         make_value(&m, GRAPH_OUTPUT, "Y", WOK_F32, 4, (int64_t[]){1, 1, 2, 2});

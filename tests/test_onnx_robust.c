@@ -24,7 +24,7 @@ TestSuite(onnx_robust, .init = setup, .fini = teardown);
 static const float ramp[4] = {0, 1, 2, 3};
 static const int64_t four[1] = {4};
 
-/* ---- robustness ------------------------------------------------------------------------------------------------------------------ */
+/* ---- robustness -------------------------------------------------------------------------------------------------- */
 
 /* A small file with every kind of thing in it. */
 static uint8_t *rich_file(size_t *bytes) {
@@ -149,7 +149,8 @@ Test(onnx_robust, failing_allocations_leak_nothing) {
                                          : wok_model_load(weak, MODELS "bert-h64/external13.onnx", NULL, &model);
             cr_assert_eq(status == WOK_OK, model != NULL);
             if (status != WOK_OK) {
-                cr_assert_eq(status, WOK_ERR_MEMORY, "allocation %ld: %s: %s", n, wok_status_name(status), wok_ctx_error(weak));
+                cr_assert_eq(status, WOK_ERR_MEMORY, "allocation %ld: %s: %s", n, wok_status_name(status),
+                             wok_ctx_error(weak));
                 expect_sentence(weak);
             }
             done = f.calls <= n;
@@ -199,7 +200,7 @@ Test(onnx_robust, B79_any_alignment_and_both_forms_of_ownership) {
     free(file);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static void round_trip(const char *from, const char *folder, int64_t external_above) {
     wok_model *model = NULL, *again = NULL;

@@ -3,7 +3,7 @@
 
 #include <fenv.h>
 
-/* ---- B04: Softmax before operator set 13 flattens --------------------------------------------------------------------- */
+/* ---- B04: Softmax before operator set 13 flattens ---------------------------------------------------------------- */
 
 static wok_value logs(net *n) {
     static float x[4];
@@ -11,7 +11,9 @@ static wok_value logs(net *n) {
     return f32(n, DIMS(1, 2, 2), x);
 }
 
-CASE(b04_softmax, opset_11_default_flattens_at_1, 11) { gives(n, OP(n, "Softmax", logs(n)), DIMS(1, 2, 2), F32(.1f, .2f, .3f, .4f)); }
+CASE(b04_softmax, opset_11_default_flattens_at_1, 11) {
+    gives(n, OP(n, "Softmax", logs(n)), DIMS(1, 2, 2), F32(.1f, .2f, .3f, .4f));
+}
 CASE(b04_softmax, opset_11_axis_1_flattens, 11) {
     wok_value y = OP(n, "Softmax", logs(n));
     int_attr(n, "axis", 1);
@@ -32,7 +34,7 @@ CASE(b04_softmax, log_softmax_and_hardmax_flatten_too, 11) {
     gives(n, OP(n, "Add", y, h), DIMS(1, 2, 2), F32(.1f, .2f, .3f, 1.4f));
 }
 
-/* ---- B05: Clip ---------------------------------------------------------------------------------------------------------- */
+/* ---- B05: Clip --------------------------------------------------------------------------------------------------- */
 
 static wok_value clip_input(net *n) { return f32(n, DIMS(3), F32(-3, .5f, 9)); }
 
@@ -42,7 +44,9 @@ CASE(b05_clip, bounds_as_attributes, 6) {
     float_attr(n, "max", 6);
     gives(n, y, DIMS(3), F32(0, .5f, 6));
 }
-CASE(b05_clip, lower_bound_left_out, 13) { gives(n, OP(n, "Clip", clip_input(n), WOK_ABSENT, number(n, 6)), DIMS(3), F32(-3, .5f, 6)); }
+CASE(b05_clip, lower_bound_left_out, 13) {
+    gives(n, OP(n, "Clip", clip_input(n), WOK_ABSENT, number(n, 6)), DIMS(3), F32(-3, .5f, 6));
+}
 CASE(b05_clip, bound_from_a_constant_node, 13) {
     wok_value six = wok_graph_op(n->model, "Constant", "", "six", NULL, 0, NULL);
     float_attr(n, "value_float", 6);
@@ -61,7 +65,7 @@ CASE(b05_clip, integers, 13) {
     gives_i64(n, OP(n, "Clip", x, lo), DIMS(4), I64(-1, 0, 5, INT64_MAX));
 }
 
-/* ---- B06: Squeeze, Unsqueeze -------------------------------------------------------------------------------------------- */
+/* ---- B06: Squeeze, Unsqueeze ------------------------------------------------------------------------------------- */
 
 static wok_value column(net *n) { return f32(n, DIMS(1, 4, 1, 1), F32(1, 2, 3, 4)); }
 
@@ -70,9 +74,13 @@ CASE(b06_squeeze, axes_as_attribute, 11) {
     INTS_ATTR(n, "axes", 2);
     gives(n, y, DIMS(1, 4, 1), F32(1, 2, 3, 4));
 }
-CASE(b06_squeeze, axes_as_input, 13) { gives(n, OP(n, "Squeeze", column(n), LIST(n, -1)), DIMS(1, 4, 1), F32(1, 2, 3, 4)); }
+CASE(b06_squeeze, axes_as_input, 13) {
+    gives(n, OP(n, "Squeeze", column(n), LIST(n, -1)), DIMS(1, 4, 1), F32(1, 2, 3, 4));
+}
 CASE(b06_squeeze, without_axes_all_ones_go, 13) { gives(n, OP(n, "Squeeze", column(n)), DIMS(4), F32(1, 2, 3, 4)); }
-CASE(b06_squeeze, an_axis_that_is_not_1, 13) { fails(n, OP(n, "Squeeze", column(n), LIST(n, 1)), WOK_ERR_SHAPE, "axis 1 of [1,4,1,1] is not 1"); }
+CASE(b06_squeeze, an_axis_that_is_not_1, 13) {
+    fails(n, OP(n, "Squeeze", column(n), LIST(n, 1)), WOK_ERR_SHAPE, "axis 1 of [1,4,1,1] is not 1");
+}
 CASE(b06_squeeze, axis_out_of_range, 13) { fails(n, OP(n, "Squeeze", column(n), LIST(n, 4)), WOK_ERR_SHAPE, "axis 4"); }
 CASE(b06_squeeze, unsqueeze_counts_in_the_output, 11) {
     wok_value y = OP(n, "Unsqueeze", f32(n, DIMS(2), F32(1, 2)));
@@ -83,7 +91,7 @@ CASE(b06_squeeze, unsqueeze_axis_named_twice, 13) {
     fails(n, OP(n, "Unsqueeze", f32(n, DIMS(2), F32(1, 2)), LIST(n, 0, -3)), WOK_ERR_VALUE, "twice");
 }
 
-/* ---- B07: ReduceMean ------------------------------------------------------------------------------------------------------ */
+/* ---- B07: ReduceMean --------------------------------------------------------------------------------------------- */
 
 static wok_value six(net *n) { return f32(n, DIMS(2, 3), F32(0, 1, 2, 3, 4, 5)); }
 
@@ -115,15 +123,18 @@ CASE(b07_reduce, integers_stay_exact, 18) {
     int64_t big = INT64_C(1) << 60;
     gives_i64(n, OP(n, "ReduceSum", i64(n, DIMS(3), I64(big, 1, 2)), LIST(n, 0)), DIMS(1), I64(big + 3));
 }
-CASE(b07_reduce, max_keeps_nan, 18) { gives(n, OP(n, "ReduceMax", f32(n, DIMS(3), F32(1, NAN, 3)), LIST(n, 0)), DIMS(1), F32(NAN)); }
+CASE(b07_reduce, max_keeps_nan, 18) {
+    gives(n, OP(n, "ReduceMax", f32(n, DIMS(3), F32(1, NAN, 3)), LIST(n, 0)), DIMS(1), F32(NAN));
+}
 
-/* ---- B09: auto_pad SAME with stride 2 ----------------------------------------------------------------------------------- */
+/* ---- B09: auto_pad SAME with stride 2 ---------------------------------------------------------------------------- */
 
 static wok_value conv_3x3(net *n) {
     static float x[16];
     for (int i = 0; i < 16; i++) x[i] = (float)(i + 1);
     wok_value in = f32(n, DIMS(1, 1, 4, 4), x);
-    wok_value w = wok_graph_constant(n->model, "w", WOK_F32, DIMS(1, 1, 3, 3), F32(1, 1, 1, 1, 1, 1, 1, 1, 1), 36, WOK_DATA_COPY);
+    wok_value w =
+        wok_graph_constant(n->model, "w", WOK_F32, DIMS(1, 1, 3, 3), F32(1, 1, 1, 1, 1, 1, 1, 1, 1), 36, WOK_DATA_COPY);
     wok_value y = OP(n, "Conv", in, w);
     INTS_ATTR(n, "strides", 2, 2);
     return y;
@@ -164,14 +175,16 @@ CASE(b09_auto_pad, pooling_pads_the_same_way, 13) {
     gives(n, y, DIMS(1, 1, 2, 2), F32(3.5f, 5, 9.5f, 11));
 }
 
-/* ---- B10: Gather -------------------------------------------------------------------------------------------------------- */
+/* ---- B10: Gather ------------------------------------------------------------------------------------------------- */
 
 static wok_value twelve(net *n) {
     static float x[12];
     for (int i = 0; i < 12; i++) x[i] = (float)i;
     return f32(n, DIMS(3, 4), x);
 }
-static wok_value ids(net *n, wok_dtype dtype, int count, const void *data) { return tensor(n, dtype, 1, (int64_t[]){count}, data); }
+static wok_value ids(net *n, wok_dtype dtype, int count, const void *data) {
+    return tensor(n, dtype, 1, (int64_t[]){count}, data);
+}
 
 CASE(b10_gather, negative_i64, 13) {
     wok_value x = twelve(n);
@@ -215,7 +228,7 @@ CASE(b10_gather, scatter_checks_before_writing, 18) {
     fails(n, OP(n, "ScatterElements", x, at, f32(n, DIMS(1), F32(9))), WOK_ERR_VALUE, "index 3 ");
 }
 
-/* ---- B11: an operator set newer than this library ------------------------------------------------------------------------- */
+/* ---- B11: an operator set newer than this library ---------------------------------------------------------------- */
 
 CASE(b11_opset, unchanged_operators_load_at_99, 99) {
     wok_value x = f32(n, DIMS(2), F32(1, 2));
@@ -228,7 +241,7 @@ CASE(b11_opset, an_operator_that_does_not_exist, 21) {
     cr_expect_not_null(strstr(wok_ctx_error(n->ctx), "Frobnicate"), "%s", wok_ctx_error(n->ctx));
 }
 
-/* ---- B12: batch baked into Reshape ----------------------------------------------------------------------------------------- */
+/* ---- B12: batch baked into Reshape ------------------------------------------------------------------------------- */
 
 CASE(b12_reshape, batch_1_in_the_target, 13) {
     wok_value x = f32(n, DIMS(2, 4), F32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -239,7 +252,8 @@ CASE(b12_reshape, zero_copies_and_minus_one_fills, 13) {
     gives(n, OP(n, "Reshape", x, LIST(n, 0, -1)), DIMS(2, 4), F32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 CASE(b12_reshape, minus_one_that_does_not_divide, 13) {
-    fails(n, OP(n, "Reshape", f32(n, DIMS(5), F32(1, 2, 3, 4, 5)), LIST(n, 2, -1)), WOK_ERR_SHAPE, "[5] cannot take the shape");
+    fails(n, OP(n, "Reshape", f32(n, DIMS(5), F32(1, 2, 3, 4, 5)), LIST(n, 2, -1)), WOK_ERR_SHAPE,
+          "[5] cannot take the shape");
 }
 CASE(b12_reshape, two_open_sizes, 13) {
     fails(n, OP(n, "Reshape", f32(n, DIMS(4), F32(1, 2, 3, 4)), LIST(n, -1, -1)), WOK_ERR_VALUE, "two sizes");
@@ -255,7 +269,7 @@ CASE(b12_reshape, target_from_data, 13) {
     gives(n, OP(n, "Reshape", x, i64(n, DIMS(2), I64(2, -1))), DIMS(2, 2), F32(1, 2, 3, 4));
 }
 
-/* ---- B22, B23, B24: rounding of codes ------------------------------------------------------------------------------------------ */
+/* ---- B22, B23, B24: rounding of codes ---------------------------------------------------------------------------- */
 
 static wok_value quantize(net *n, int count, const float *x, float scale, wok_dtype dtype, int8_t zero) {
     wok_value in = f32(n, DIMS(count), x), by = number(n, scale);
@@ -264,7 +278,8 @@ static wok_value quantize(net *n, int count, const float *x, float scale, wok_dt
 }
 
 CASE(b22_rounding, half_to_even, 13) {
-    gives_bytes(n, quantize(n, 4, F32(.25f, .75f, 1.25f, 1.75f), .5f, WOK_U8, 0), WOK_U8, DIMS(4), (uint8_t[]){0, 2, 2, 4});
+    gives_bytes(n, quantize(n, 4, F32(.25f, .75f, 1.25f, 1.75f), .5f, WOK_U8, 0), WOK_U8, DIMS(4),
+                (uint8_t[]){0, 2, 2, 4});
 }
 CASE(b22_rounding, signed_and_saturated, 13) {
     gives_bytes(n, quantize(n, 8, F32(-2.5f, -1.5f, -.5f, .5f, 1.5f, 2.5f, 200, -200), 1, WOK_I8, 0), WOK_I8, DIMS(8),
@@ -289,8 +304,12 @@ static wok_value dynamic(net *n, int count, const float *x) {
     wok_graph_node(n->model, "DynamicQuantizeLinear", "", "node", &in, 1, out, 3);
     return out[0];
 }
-CASE(b22_rounding, dynamic, 13) { gives_bytes(n, dynamic(n, 3, F32(-127, 128, .5f)), WOK_U8, DIMS(3), (uint8_t[]){0, 255, 127}); }
-CASE(b22_rounding, dynamic_with_ties, 13) { gives_bytes(n, dynamic(n, 2, F32(-253, 257)), WOK_U8, DIMS(2), (uint8_t[]){0, 254}); }
+CASE(b22_rounding, dynamic, 13) {
+    gives_bytes(n, dynamic(n, 3, F32(-127, 128, .5f)), WOK_U8, DIMS(3), (uint8_t[]){0, 255, 127});
+}
+CASE(b22_rounding, dynamic_with_ties, 13) {
+    gives_bytes(n, dynamic(n, 2, F32(-253, 257)), WOK_U8, DIMS(2), (uint8_t[]){0, 254});
+}
 CASE(b23_zeros, dequantised_zeros_are_zero, 13) {
     wok_value q = dynamic(n, 3, F32(0, 0, 0));
     wok_value scale = wok_graph_value(n->model, "scale"), zero = wok_graph_value(n->model, "zero");
@@ -299,7 +318,8 @@ CASE(b23_zeros, dequantised_zeros_are_zero, 13) {
 CASE(b24_padding, the_zero_point_is_padded, 13) {
     wok_value x = tensor(n, WOK_U8, DIMS(1, 1, 2, 2), (uint8_t[]){130, 130, 130, 130});
     wok_value w = tensor(n, WOK_I8, DIMS(1, 1, 3, 3), (int8_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1});
-    wok_value one = number(n, 1), x_zero = wok_graph_constant(n->model, NULL, WOK_U8, 0, NULL, (uint8_t[]){128}, 1, WOK_DATA_COPY);
+    wok_value one = number(n, 1),
+              x_zero = wok_graph_constant(n->model, NULL, WOK_U8, 0, NULL, (uint8_t[]){128}, 1, WOK_DATA_COPY);
     wok_value w_zero = wok_graph_constant(n->model, NULL, WOK_I8, 0, NULL, (int8_t[]){0}, 1, WOK_DATA_COPY);
     wok_value y_zero = wok_graph_constant(n->model, NULL, WOK_U8, 0, NULL, (uint8_t[]){0}, 1, WOK_DATA_COPY);
     wok_value y = OP(n, "QLinearConv", x, one, x_zero, w, one, w_zero, one, y_zero);
@@ -307,11 +327,12 @@ CASE(b24_padding, the_zero_point_is_padded, 13) {
     gives_bytes(n, y, WOK_U8, DIMS(1, 1, 2, 2), (uint8_t[]){8, 8, 8, 8});
 }
 
-/* ---- B26, B29: rows of -inf, NaN -------------------------------------------------------------------------------------------- */
+/* ---- B26, B29: rows of -inf, NaN --------------------------------------------------------------------------------- */
 
 CASE(b26_masked, bare_softmax_of_minus_infinity_is_nan, 13) {
     float inf = -INFINITY;
-    gives(n, OP(n, "Softmax", f32(n, DIMS(2, 3), F32(inf, inf, inf, 0, 0, inf))), DIMS(2, 3), F32(NAN, NAN, NAN, .5f, .5f, 0));
+    gives(n, OP(n, "Softmax", f32(n, DIMS(2, 3), F32(inf, inf, inf, 0, 0, inf))), DIMS(2, 3),
+          F32(NAN, NAN, NAN, .5f, .5f, 0));
 }
 CASE(b26_masked, attention_gives_zero, 23) {
     wok_value q = f32(n, DIMS(1, 1, 2, 1), F32(1, 1)), k = f32(n, DIMS(1, 1, 2, 1), F32(1, 1));

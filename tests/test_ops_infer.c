@@ -1,5 +1,5 @@
-/* test_ops_infer.c - shapes with names instead of numbers: what exporters compute with Shape, Gather, Concat and Reshape
- * must come out as the sizes it means, or the rewrites see nothing. */
+/* test_ops_infer.c - shapes with names instead of numbers: what exporters compute with Shape, Gather, Concat and
+ * Reshape must come out as the sizes it means, or the rewrites see nothing. */
 #include "model.h"
 #include "op.h"
 #include "support.h"
@@ -37,12 +37,15 @@ static wok_value input(shapes *s, const char *name, int rank, const int64_t *dim
 /* x[batch, seq, 768] */
 static wok_value tokens(shapes *s) { return input(s, "x", SIZES(-1, -1, 768), (const char *[]){"batch", "seq", NULL}); }
 static wok_value list(shapes *s, int count, const int64_t *values) {
-    return wok_graph_constant(s->model, NULL, WOK_I64, 1, (int64_t[]){count}, values, (size_t)count * sizeof *values, WOK_DATA_COPY);
+    return wok_graph_constant(s->model, NULL, WOK_I64, 1, (int64_t[]){count}, values, (size_t)count * sizeof *values,
+                              WOK_DATA_COPY);
 }
 static wok_value number(shapes *s, int64_t value) {
     return wok_graph_constant(s->model, NULL, WOK_I64, 0, NULL, &value, sizeof value, WOK_DATA_COPY);
 }
-static void attr(shapes *s, const char *name, int64_t value) { wok_node_set_int(s->model, wok_graph_last(s->model), name, value); }
+static void attr(shapes *s, const char *name, int64_t value) {
+    wok_node_set_int(s->model, wok_graph_last(s->model), name, value);
+}
 
 /* The size of dimension d, as a scalar: Gather(Shape(x), d). */
 static wok_value size_of(shapes *s, wok_value x, int64_t d) { return OP(s, "Gather", OP(s, "Shape", x), number(s, d)); }
@@ -117,7 +120,8 @@ CASE(positions_cut_from_a_table) {
 }
 CASE(the_first_token) {
     wok_value x = tokens(s);
-    is(s, OP(s, "Gather", x, wok_graph_constant(s->model, "i", WOK_I64, 0, NULL, &(int64_t){0}, 8, WOK_DATA_COPY)), "[seq,768]");
+    is(s, OP(s, "Gather", x, wok_graph_constant(s->model, "i", WOK_I64, 0, NULL, &(int64_t){0}, 8, WOK_DATA_COPY)),
+       "[seq,768]");
 }
 CASE(all_but_the_last) {
     is(s, OP(s, "Slice", tokens(s), list(s, SIZES(0)), list(s, SIZES(-1)), list(s, SIZES(2))), "[batch,seq,767]");
@@ -154,14 +158,16 @@ CASE(concat_adds_names) {
 CASE(pictures_of_any_size) {
     static const float w[8 * 3 * 3 * 3];
     wok_value x = input(s, "x", SIZES(-1, 3, -1, 224), (const char *[]){"n", NULL, "h", NULL});
-    wok_value y = OP(s, "Conv", x, wok_graph_constant(s->model, "w", WOK_F32, SIZES(8, 3, 3, 3), w, sizeof w, WOK_DATA_BORROW));
+    wok_value y =
+        OP(s, "Conv", x, wok_graph_constant(s->model, "w", WOK_F32, SIZES(8, 3, 3, 3), w, sizeof w, WOK_DATA_BORROW));
     wok_node_set_ints(s->model, wok_graph_last(s->model), "pads", (int64_t[]){1, 1, 1, 1}, 4);
     is(s, OP(s, "GlobalAveragePool", y), "[n,8,1,1]");
 }
 CASE(same_padding_with_stride_1_keeps_the_size) {
     static const float w[8 * 3 * 3 * 3];
     wok_value x = input(s, "x", SIZES(-1, 3, -1, -1), (const char *[]){"n", NULL, "h", "w"});
-    wok_value y = OP(s, "Conv", x, wok_graph_constant(s->model, "w", WOK_F32, SIZES(8, 3, 3, 3), w, sizeof w, WOK_DATA_BORROW));
+    wok_value y =
+        OP(s, "Conv", x, wok_graph_constant(s->model, "w", WOK_F32, SIZES(8, 3, 3, 3), w, sizeof w, WOK_DATA_BORROW));
     wok_node_set_ints(s->model, wok_graph_last(s->model), "pads", (int64_t[]){1, 1, 1, 1}, 4);
     is(s, y, "[n,8,h,w]");
 }
@@ -171,7 +177,8 @@ CASE(negative_numbers_survive_arithmetic) { /* 2 - 5 = -3, as an axis counted fr
 }
 CASE(small_numbers_are_not_symbols) {
     static const int64_t low = INT64_MIN;
-    wok_value y = OP(s, "Add", wok_graph_constant(s->model, "m", WOK_I64, SIZES(1), &low, 8, WOK_DATA_BORROW), list(s, SIZES(1)));
+    wok_value y =
+        OP(s, "Add", wok_graph_constant(s->model, "m", WOK_I64, SIZES(1), &low, 8, WOK_DATA_BORROW), list(s, SIZES(1)));
     wok_graph_output(s->model, y);
     cr_assert_eq(wok_model_finish(s->model, NULL), WOK_OK);
     s->graph = wok_ir_clone(s->model->graph);
@@ -189,5 +196,6 @@ CASE(split_and_squeeze_follow_the_elements) {
 }
 CASE(size_and_products) {
     wok_value x = tokens(s), all = OP(s, "Size", x);
-    is(s, OP(s, "Reshape", x, concat(s, one(s, OP(s, "Div", all, number(s, 768))), list(s, SIZES(768)))), "[seq*batch,768]");
+    is(s, OP(s, "Reshape", x, concat(s, one(s, OP(s, "Div", all, number(s, 768))), list(s, SIZES(768)))),
+       "[seq*batch,768]");
 }

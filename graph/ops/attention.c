@@ -1,8 +1,8 @@
 /* attention.c - wok.Attention on the fused kernels, ONNX's Attention (23 to 25) by its definition, and the forms of
  * com.microsoft's fused operators that canonicalize does not lower.
  *
- * wok.Attention: q [B, Sq, H*D], k [B, Sk, H*D], v [B, Sk, H*Dv], bias? (broadcasts to [B, H, Sq, Sk]); with packed_qkv=1
- * q is [B, S, 3*H*D] and k, v are left out. y [B, Sq, H*Dv]. Attributes heads, scale. */
+ * wok.Attention: q [B, Sq, H*D], k [B, Sk, H*D], v [B, Sk, H*Dv], bias? (broadcasts to [B, H, Sq, Sk]); with
+ * packed_qkv=1 q is [B, S, 3*H*D] and k, v are left out. y [B, Sq, H*Dv]. Attributes heads, scale. */
 #include "ops.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { Q, K, V, BIAS };
 
-/* ---- wok.Attention -------------------------------------------------------------------------------------------------------- */
+/* ---- wok.Attention ----------------------------------------------------------------------------------------------- */
 
 static bool differ(int64_t a, int64_t b) { return wok_dim_known(a) && wok_dim_known(b) && a != b; }
 
@@ -35,11 +35,13 @@ wok_status wok_infer_wok_attention(wok_infer *infer) {
     fits = fits && (!wok_dim_known(q->dims[2]) || q->dims[2] % (parts * heads) == 0) &&
            (!wok_dim_known(v->dims[2]) || v->dims[2] % (parts * heads) == 0);
     if (!fits)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "query %s, key %s, value %s, %lld heads", wok_type_text(infer->graph, q),
-                              wok_type_text(infer->graph, k), wok_type_text(infer->graph, v), (long long)heads);
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "query %s, key %s, value %s, %lld heads",
+                              wok_type_text(infer->graph, q), wok_type_text(infer->graph, k),
+                              wok_type_text(infer->graph, v), (long long)heads);
     if (!bias_fits(infer->in[BIAS], (int64_t[]){q->dims[0], heads, q->dims[1], k->dims[1]}))
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "bias %s for query %s and key %s", wok_type_text(infer->graph, infer->in[BIAS]),
-                              wok_type_text(infer->graph, q), wok_type_text(infer->graph, k));
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "bias %s for query %s and key %s",
+                              wok_type_text(infer->graph, infer->in[BIAS]), wok_type_text(infer->graph, q),
+                              wok_type_text(infer->graph, k));
     int64_t width = packed ? wok_dim_div(infer->graph, v->dims[2], 3) : v->dims[2];
     wok_infer_out(infer, 0, q->dtype, 3, (int64_t[]){q->dims[0], q->dims[1], width});
     return WOK_OK;
@@ -145,7 +147,8 @@ const wok_op_impl *const wok_impls_wok_attention[] = {
     NULL,
 };
 
-/* ---- ONNX Attention: q, k, v, mask?, past_key?, past_value?, nonpad_kv_seqlen? -> y, present_key?, present_value?, scores? --- */
+/* ---- ONNX Attention ---------------------------------------------------------------------------------------------- */
+/* q, k, v, mask?, past_key?, past_value?, nonpad_kv_seqlen? -> y, present_key?, present_value?, scores? */
 
 enum { MASK = 3, PAST_KEY, PAST_VALUE, LENGTHS };
 
@@ -193,13 +196,14 @@ static wok_status check_extras(wok_infer *infer, const shapes *s) {
     bool fits = has_shape(infer->in[PAST_KEY], 4, (int64_t[]){s->batch, s->kv_heads, s->past, s->width}) &&
                 has_shape(infer->in[PAST_VALUE], 4, (int64_t[]){s->batch, s->kv_heads, s->past, s->value_width}) &&
                 has_shape(infer->in[LENGTHS], 1, full);
-    if (!fits) return wok_infer_fail(infer, WOK_ERR_SHAPE, "past keys, past values or lengths do not fit key and value");
+    if (!fits)
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "past keys, past values or lengths do not fit key and value");
     if (mask && mask->rank > 0 && wok_dim_known(mask->dims[mask->rank - 1]) && mask->dims[mask->rank - 1] < s->keys)
         full[3] = mask->dims[mask->rank - 1];
     if (!bias_fits(mask, full))
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "mask %s for scores of [%lld,%lld,%lld,%lld]",
-                              wok_type_text(infer->graph, mask), (long long)s->batch, (long long)s->heads, (long long)s->rows,
-                              (long long)s->keys);
+                              wok_type_text(infer->graph, mask), (long long)s->batch, (long long)s->heads,
+                              (long long)s->rows, (long long)s->keys);
     return WOK_OK;
 }
 
@@ -243,17 +247,19 @@ static void load_row(const wok_call *call, const shapes *s, int input, int past,
 static double score_bias(const wok_call *call, const shapes *s, int64_t b, int64_t h, int64_t i, int64_t j) {
     const wok_tensor *mask = call->in_count > MASK ? call->in[MASK] : NULL;
     const wok_tensor *lengths = call->in_count > LENGTHS ? call->in[LENGTHS] : NULL;
-    int64_t left = wok_ir_int(call->node, "left_window_size", -1), right = wok_ir_int(call->node, "right_window_size", -1);
+    int64_t left = wok_ir_int(call->node, "left_window_size", -1),
+            right = wok_ir_int(call->node, "right_window_size", -1);
     int64_t length = lengths ? wok_get_i64(lengths->dtype, lengths->data, b) : s->keys;
     int64_t place = i + (s->past ? s->past : lengths ? length - s->rows : 0);
-    bool hidden = j >= length || (wok_ir_int(call->node, "is_causal", 0) && j > place) || (left >= 0 && place - j > left) ||
-                  (right >= 0 && j - place > right);
+    bool hidden = j >= length || (wok_ir_int(call->node, "is_causal", 0) && j > place) ||
+                  (left >= 0 && place - j > left) || (right >= 0 && j - place > right);
     if (hidden) return -(double)INFINITY;
     if (!mask) return 0;
     int64_t at = 0, size = 1, index[4] = {b, h, i, j};
     for (int d = mask->rank - 1; d >= 0; d--) {
         int64_t k = index[4 - mask->rank + d];
-        if (d == mask->rank - 1 && k >= mask->dims[d] && mask->dims[d] != 1) return -(double)INFINITY; /* a short mask */
+        if (d == mask->rank - 1 && k >= mask->dims[d] && mask->dims[d] != 1)
+            return -(double)INFINITY; /* a short mask */
         if (mask->dims[d] != 1) at += k * size;
         size *= mask->dims[d];
     }
@@ -322,7 +328,8 @@ static void attend(const wok_call *call, const shapes *s, int64_t b, int64_t h, 
         load_row(call, s, V, PAST_VALUE, s->value_width, b, head, j, r->line);
         for (int64_t d = 0; d < s->value_width; d++) r->sum[d] += r->score[j] * r->line[d];
     }
-    wok_store_f64(y->dtype, y->data, locate(s->flat, s->heads, s->rows, s->value_width, b, h, i), s->value_width, r->sum);
+    wok_store_f64(y->dtype, y->data, locate(s->flat, s->heads, s->rows, s->value_width, b, h, i), s->value_width,
+                  r->sum);
 }
 
 /* present = past and fresh rows, [B, H, S, D] */
@@ -361,7 +368,7 @@ const wok_op_impl *const wok_impls_attention[] = {
     NULL,
 };
 
-/* ---- com.microsoft -------------------------------------------------------------------------------------------------------- */
+/* ---- com.microsoft ----------------------------------------------------------------------------------------------- */
 /* canonicalize turns these into plain operators; what is left of them here is not supported, and says so. */
 
 wok_status wok_infer_ms_attention(wok_infer *infer) {
@@ -369,7 +376,8 @@ wok_status wok_infer_ms_attention(wok_infer *infer) {
     const wok_type *x = infer->in[0], *w = infer->in[1];
     infer->out[0].dtype = x->dtype;
     if (x->rank == 3 && w->rank == 2)
-        wok_infer_out(infer, 0, x->dtype, 3, (int64_t[]){x->dims[0], x->dims[1], wok_dim_div(infer->graph, w->dims[1], 3)});
+        wok_infer_out(infer, 0, x->dtype, 3,
+                      (int64_t[]){x->dims[0], x->dims[1], wok_dim_div(infer->graph, w->dims[1], 3)});
     return WOK_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- BatchNormalization: x, scale, bias, mean, variance -> y, running mean?, running variance? ----------------------------- */
+/* ---- BatchNormalization: x, scale, bias, mean, variance -> y, running mean?, running variance? ------------------- */
 
 wok_status wok_infer_batch_norm(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 5));
@@ -15,8 +15,8 @@ wok_status wok_infer_batch_norm(wok_infer *infer) {
     for (int i = 1; i < 5; i++) {
         const wok_type *t = infer->in[i];
         if (t->rank >= 0 && wok_dim_known(c) && wok_count(t->dims, t->rank) >= 0 && wok_count(t->dims, t->rank) != c)
-            return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d is %s for %lld channels", i, wok_type_text(infer->graph, t),
-                                  (long long)c);
+            return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d is %s for %lld channels", i,
+                                  wok_type_text(infer->graph, t), (long long)c);
     }
     wok_infer_out(infer, 0, x->dtype, x->rank, x->dims);
     if (wok_ir_int(infer->node, "training_mode", 0))
@@ -27,7 +27,8 @@ wok_status wok_infer_batch_norm(wok_infer *infer) {
 }
 
 /* Mean and variance of channel c over the batch. */
-static void batch_statistics(const wok_tensor *x, int64_t channels, int64_t plane, int64_t c, double *mean, double *variance) {
+static void batch_statistics(const wok_tensor *x, int64_t channels, int64_t plane, int64_t c, double *mean,
+                             double *variance) {
     int64_t n = x->dims[0];
     double sum = 0, square = 0;
     for (int pass = 0; pass < 2; pass++) {
@@ -65,7 +66,8 @@ static wok_status batch_norm_run(wok_call *call) {
             batch_statistics(x, channels, plane, c, &mean, &variance);
             update_statistics(call, c, mean, variance);
         }
-        double scale = vector_at(call->in[1], c) / sqrt(variance + epsilon), shift = vector_at(call->in[2], c) - mean * scale;
+        double scale = vector_at(call->in[1], c) / sqrt(variance + epsilon),
+               shift = vector_at(call->in[2], c) - mean * scale;
         for (int64_t b = 0; b < batch; b++)
             for (int64_t i = 0; i < plane; i++) {
                 int64_t at = (b * channels + c) * plane + i;
@@ -81,7 +83,7 @@ const wok_op_impl *const wok_impls_batch_norm[] = {
     NULL,
 };
 
-/* ---- InstanceNormalization, GroupNormalization: x, scale, bias -------------------------------------------------------------- */
+/* ---- InstanceNormalization, GroupNormalization: x, scale, bias --------------------------------------------------- */
 
 /* One group of one picture: `channels` planes from element `base`. */
 static void normalise_group(const wok_call *call, int64_t base, int64_t first, int64_t channels, int64_t plane,
@@ -109,13 +111,14 @@ static wok_status group_norm_run(wok_call *call) {
     if (x->rank < 2 || call->in_count < 3 || !call->in[1] || !call->in[2])
         return wok_call_fail(call, WOK_ERR_SHAPE, "needs a picture, a scale and a bias");
     int64_t channels = x->dims[1], plane = wok_dims_product(x->dims, 2, x->rank);
-    int64_t groups = call->node->op == WOK_OP_InstanceNormalization ? channels : wok_ir_int(call->node, "num_groups", 0);
+    int64_t groups =
+        call->node->op == WOK_OP_InstanceNormalization ? channels : wok_ir_int(call->node, "num_groups", 0);
     int64_t vectors = wok_tensor_count(call->in[1]);
     /* before version 21 scale and bias had one value a group */
     if (groups < 1 || channels % groups || (vectors != channels && vectors != groups) ||
         wok_tensor_count(call->in[2]) != vectors)
-        return wok_call_fail(call, WOK_ERR_SHAPE, "%lld channels, %lld groups and %lld scales do not fit", (long long)channels,
-                             (long long)groups, (long long)vectors);
+        return wok_call_fail(call, WOK_ERR_SHAPE, "%lld channels, %lld groups and %lld scales do not fit",
+                             (long long)channels, (long long)groups, (long long)vectors);
     int64_t size = channels / groups;
     for (int64_t b = 0; b < x->dims[0]; b++)
         for (int64_t g = 0; g < groups; g++)
@@ -129,14 +132,16 @@ const wok_op_impl *const wok_impls_group_norm[] = {
     NULL,
 };
 
-/* ---- LRN: y = x / (bias + alpha / size * sum of squares over neighbouring channels)^beta ------------------------------------ */
+/* ---- LRN: y = x / (bias + alpha / size * sum of squares over neighbouring channels)^beta ------------------------- */
 
 static wok_status lrn_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
     int64_t size = wok_ir_int(call->node, "size", 0);
-    double alpha = (double)wok_ir_float(call->node, "alpha", 1e-4f), beta = (double)wok_ir_float(call->node, "beta", 0.75f);
+    double alpha = (double)wok_ir_float(call->node, "alpha", 1e-4f),
+           beta = (double)wok_ir_float(call->node, "beta", 0.75f);
     double bias = (double)wok_ir_float(call->node, "bias", 1);
-    if (x->rank < 2 || size < 1) return wok_call_fail(call, WOK_ERR_SHAPE, "size %lld, rank %d", (long long)size, x->rank);
+    if (x->rank < 2 || size < 1)
+        return wok_call_fail(call, WOK_ERR_SHAPE, "size %lld, rank %d", (long long)size, x->rank);
     int64_t channels = x->dims[1], plane = wok_dims_product(x->dims, 2, x->rank), n = wok_tensor_count(x);
     for (int64_t at = 0; at < n; at++) {
         int64_t c = at / plane % channels;

@@ -6,10 +6,12 @@
 
 enum { CHUNK = 256 };
 
-/* ---- symbolic elements ------------------------------------------------------------------------------------------------ */
+/* ---- symbolic elements ------------------------------------------------------------------------------------------- */
 
 /* A number that stands for itself: the smallest one stands for all below it too (wok_dim_number). */
-static bool exact_number(int64_t dim, int64_t *n) { return wok_dim_is_number(dim, n) && dim != wok_dim_number(INT64_MIN); }
+static bool exact_number(int64_t dim, int64_t *n) {
+    return wok_dim_is_number(dim, n) && dim != wok_dim_number(INT64_MIN);
+}
 
 static bool add_numbers(wok_op op, int64_t a, int64_t b, int64_t *y) {
     switch (op) {
@@ -32,7 +34,9 @@ static bool add_symbols(wok_graph *graph, wok_op op, int64_t a, int64_t b, int64
     switch (op) {
     case WOK_OP_Add:
     case WOK_OP_Sum:
-        *y = negative_b ? wok_dim_sub(graph, a, -nb) : negative_a ? wok_dim_sub(graph, b, -na) : wok_dim_add(graph, a, b);
+        *y = negative_b   ? wok_dim_sub(graph, a, -nb)
+             : negative_a ? wok_dim_sub(graph, b, -na)
+                          : wok_dim_add(graph, a, b);
         return true;
     case WOK_OP_Sub:
         if (negative_a) return false;
@@ -132,7 +136,7 @@ static void follow_ints(wok_infer *infer, bool comparing) {
     wok_infer_set_ints(infer, 0, y, (int)count);
 }
 
-/* ---- inference ---------------------------------------------------------------------------------------------------------- */
+/* ---- inference --------------------------------------------------------------------------------------------------- */
 
 /* Broadcasts inputs [from, in_count) into out[0]. */
 static wok_status broadcast_all(wok_infer *infer, int from, wok_dtype dtype) {
@@ -194,7 +198,7 @@ wok_status wok_infer_where(wok_infer *infer) {
     return WOK_OK;
 }
 
-/* ---- reference: any type ---------------------------------------------------------------------------------------------- */
+/* ---- reference: any type ----------------------------------------------------------------------------------------- */
 
 static double floored_mod(double a, double b) {
     if (isinf(b) && isfinite(a)) return a == 0 ? copysign(0.0, b) : (a < 0) == (b < 0) ? a : b;
@@ -348,8 +352,8 @@ static wok_status binary_run(wok_call *call) { return run_pair(call, call->in[0]
 static void copy_piece(void *arg, const wok_walk *walk, const int64_t *offset, int64_t y, int64_t n) {
     const wok_call *call = arg;
     size_t size = wok_dtype_size(call->out[0]->dtype);
-    wok_copy_step((char *)call->out[0]->data + (size_t)y * size, (const char *)call->in[0]->data + (size_t)offset[0] * size,
-                  walk->step[0][walk->rank - 1], n, size);
+    wok_copy_step((char *)call->out[0]->data + (size_t)y * size,
+                  (const char *)call->in[0]->data + (size_t)offset[0] * size, walk->step[0][walk->rank - 1], n, size);
 }
 
 /* out = in[0], broadcast */
@@ -379,7 +383,7 @@ static wok_status arithmetic_run(wok_call *call) {
     return WOK_OK;
 }
 
-/* ---- f32 on the eltwise kernels ----------------------------------------------------------------------------------------- */
+/* ---- f32 on the eltwise kernels ---------------------------------------------------------------------------------- */
 
 typedef struct f32_state {
     const wok_eltwise_kernel *kernel;
@@ -481,7 +485,7 @@ const wok_op_impl *const wok_impls_compare[] = {
     NULL,
 };
 
-/* ---- Where -------------------------------------------------------------------------------------------------------------- */
+/* ---- Where ------------------------------------------------------------------------------------------------------- */
 
 #define WHERE_CASE(type)                                                                                               \
     case sizeof(type): {                                                                                               \

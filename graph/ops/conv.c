@@ -8,17 +8,18 @@
 
 enum { X, W, BIAS, RESIDUAL, SCALE };
 
-/* ---- inference ---------------------------------------------------------------------------------------------------------- */
+/* ---- inference --------------------------------------------------------------------------------------------------- */
 
 /* x and w together: group, channels, window. `channel_last`: x is [N, spatial, C]. */
-static wok_status conv_shape(wok_infer *infer, const wok_type *x, const wok_type *w, bool channel_last, wok_window *window,
-                             int64_t *dims) {
+static wok_status conv_shape(wok_infer *infer, const wok_type *x, const wok_type *w, bool channel_last,
+                             wok_window *window, int64_t *dims) {
     if (x->rank < 3 || x->rank != w->rank)
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %s and weights %s", wok_type_text(infer->graph, x),
                               wok_type_text(infer->graph, w));
     int64_t group = wok_ir_int(infer->node, "group", 1), c = x->dims[channel_last ? x->rank - 1 : 1], m = w->dims[0];
     if (group < 1 || (wok_dim_known(m) && (m < 1 || m % group)))
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%lld groups of weights %s", (long long)group, wok_type_text(infer->graph, w));
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%lld groups of weights %s", (long long)group,
+                              wok_type_text(infer->graph, w));
     if (wok_dim_known(c) && wok_dim_known(w->dims[1]) && (c % group || c / group != w->dims[1]))
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "%lld channels in %lld groups, but weights %s", (long long)c,
                               (long long)group, wok_type_text(infer->graph, w));
@@ -73,7 +74,7 @@ wok_status wok_infer_wok_conv(wok_infer *infer) {
     return WOK_OK;
 }
 
-/* ---- f32, two dimensions, on the kernels ------------------------------------------------------------------------------------ */
+/* ---- f32, two dimensions, on the kernels ------------------------------------------------------------------------- */
 
 typedef struct conv_state {
     const wok_conv_f32_kernel *conv;
@@ -106,7 +107,9 @@ static void fill_problem(conv_state *s, const wok_type *w, int64_t group) {
                                                 p->dilation_h, p->dilation_w};
 }
 
-static bool is_depthwise(const wok_conv_f32_problem *p) { return p->group > 1 && p->group == p->c_in && p->c_in == p->c_out; }
+static bool is_depthwise(const wok_conv_f32_problem *p) {
+    return p->group > 1 && p->group == p->c_in && p->c_in == p->c_out;
+}
 
 static size_t packed_bytes(const conv_state *s) {
     return s->depthwise ? s->depthwise->packed_bytes(&s->depthwise_problem) : s->conv->packed_bytes(&s->problem);
@@ -120,7 +123,8 @@ static void pack(const conv_state *s, const float *w, const float *scale, void *
 static wok_status choose_kernel(wok_prepare *prepare, conv_state *s) {
     bool depthwise = is_depthwise(&s->problem);
     const void *problem = depthwise ? (const void *)&s->depthwise_problem : &s->problem;
-    const wok_kernel *kernel = wok_prepare_kernel(prepare, depthwise ? WOK_FAMILY_dwconv : WOK_FAMILY_conv_f32, problem);
+    const wok_kernel *kernel =
+        wok_prepare_kernel(prepare, depthwise ? WOK_FAMILY_dwconv : WOK_FAMILY_conv_f32, problem);
     if (!kernel) return WOK_ERR_UNSUPPORTED;
     if (depthwise) s->depthwise = (const void *)kernel;
     else s->conv = (const void *)kernel;
@@ -135,7 +139,8 @@ static wok_status conv_prepare(wok_prepare *prepare) {
     const wok_ir_node *node = prepare->node;
     const char *wrong = wok_window_read(node, w->rank - 2, w->dims + 2, &s->window);
     if (!wok_read_activation(node, &s->act, &s->lo, &s->hi)) wrong = "unknown activation";
-    if (wrong) return wok_ctx_fail(prepare->ctx, WOK_ERR_UNSUPPORTED, "node %s: %s", node->name ? node->name : "", wrong);
+    if (wrong)
+        return wok_ctx_fail(prepare->ctx, WOK_ERR_UNSUPPORTED, "node %s: %s", node->name ? node->name : "", wrong);
     fill_problem(s, w, wok_ir_int(node, "group", 1));
     WOK_TRY(choose_kernel(prepare, s));
     prepare->state = s;
@@ -190,7 +195,7 @@ static int64_t conv_macs(const wok_call *call) {
     return wok_tensor_count(call->out[0]) * (p->c_in / p->group) * p->kernel_h * p->kernel_w;
 }
 
-/* ---- wok.Conv --------------------------------------------------------------------------------------------------------------- */
+/* ---- wok.Conv ---------------------------------------------------------------------------------------------------- */
 
 static const char *wok_conv_accept(const wok_prepare *prepare) {
     const wok_type *w = prepare->in[W];
@@ -222,12 +227,17 @@ static wok_status wok_conv_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_wok_conv[] = {
-    &(const wok_op_impl){.name = "packed", .inplace = 1u << RESIDUAL, .accept = wok_conv_accept, .prepare = conv_prepare,
-                         .workspace = wok_conv_workspace, .run = wok_conv_run, .macs = conv_macs},
+    &(const wok_op_impl){.name = "packed",
+                         .inplace = 1u << RESIDUAL,
+                         .accept = wok_conv_accept,
+                         .prepare = conv_prepare,
+                         .workspace = wok_conv_workspace,
+                         .run = wok_conv_run,
+                         .macs = conv_macs},
     NULL,
 };
 
-/* ---- Conv on the same kernels: turned to NHWC and back ---------------------------------------------------------------------- */
+/* ---- Conv on the same kernels: turned to NHWC and back ----------------------------------------------------------- */
 
 static const char *nhwc_accept(const wok_prepare *prepare) {
     const wok_type *w = prepare->in[W];
@@ -276,7 +286,7 @@ static wok_status nhwc_run(wok_call *call) {
     return WOK_OK;
 }
 
-/* ---- reference: any rank and type ------------------------------------------------------------------------------------------- */
+/* ---- reference: any rank and type -------------------------------------------------------------------------------- */
 
 wok_status wok_conv_ref_start(wok_call *call, const wok_tensor *x, const wok_tensor *w, wok_conv_ref *ref) {
     const wok_tensor *y = call->out[0];
@@ -299,8 +309,9 @@ double wok_conv_ref_sum(const wok_conv_ref *ref, int64_t b, int64_t m, int64_t a
     for (int64_t tap = 0; tap < ref->taps; tap++) {
         int64_t from = wok_window_source(&ref->window, at, tap);
         for (int64_t c = 0; c < ref->group_in && from >= 0; c++)
-            sum += (wok_get_f64(x->dtype, x->data, (b * x->dims[1] + first + c) * ref->pixels_in + from) - ref->x_zero) *
-                   (wok_get_f64(w->dtype, w->data, (m * ref->group_in + c) * ref->taps + tap) - w_zero);
+            sum +=
+                (wok_get_f64(x->dtype, x->data, (b * x->dims[1] + first + c) * ref->pixels_in + from) - ref->x_zero) *
+                (wok_get_f64(w->dtype, w->data, (m * ref->group_in + c) * ref->taps + tap) - w_zero);
     }
     return sum;
 }

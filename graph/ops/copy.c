@@ -11,12 +11,12 @@ void wok_row_major(const int64_t *dims, int rank, int64_t *step) {
     }
 }
 
-/* ---- strided copies ----------------------------------------------------------------------------------------------------- */
+/* ---- strided copies ---------------------------------------------------------------------------------------------- */
 
 enum { TILE = 16, PLANE_GRAIN = 1 << 14 };
 
-/* The output seen as planes of [rows][n]: along a row the input goes in steps of `across`, from row to row in steps of 1
- * (a transposed matrix). Both sides of a tile stay in cache. */
+/* The output seen as planes of [rows][n]: along a row the input goes in steps of `across`, from row to row in steps of
+ * 1 (a transposed matrix). Both sides of a tile stay in cache. */
 typedef struct planes {
     wok_walk outer; /* the planes; one input */
     int64_t y_step[WOK_WALK_RANK];
@@ -70,7 +70,8 @@ static void planes_task(void *arg, int64_t task, int worker) {
 }
 
 /* walk: one input, whose last step is not 1; dimension d has step 1. */
-static void copy_planes(const wok_walk *walk, int d, void *y, const void *x, size_t size, const wok_parallel *parallel) {
+static void copy_planes(const wok_walk *walk, int d, void *y, const void *x, size_t size,
+                        const wok_parallel *parallel) {
     int64_t y_step[WOK_WALK_RANK], dims[WOK_WALK_RANK], step[2][WOK_WALK_RANK];
     int last = walk->rank - 1, rank = 0;
     wok_row_major(walk->dims, walk->rank, y_step);
@@ -122,7 +123,7 @@ static const char *accept_bytes(const wok_prepare *prepare) {
     return !prepare->in[0] || wok_dtype_size(prepare->in[0]->dtype) ? NULL : "the element type is not one to copy";
 }
 
-/* ---- Transpose ---------------------------------------------------------------------------------------------------------- */
+/* ---- Transpose --------------------------------------------------------------------------------------------------- */
 
 /* perm of the node, or the reverse order; false if it is no permutation of rank axes. */
 static bool read_perm(const wok_ir_node *node, int rank, int64_t *perm) {
@@ -168,7 +169,7 @@ const wok_op_impl *const wok_impls_transpose[] = {
     NULL,
 };
 
-/* ---- Concat ------------------------------------------------------------------------------------------------------------- */
+/* ---- Concat ------------------------------------------------------------------------------------------------------ */
 
 static void concat_ints(wok_infer *infer) {
     int64_t ints[WOK_MAX_INTS], part[WOK_MAX_INTS];
@@ -229,7 +230,7 @@ const wok_op_impl *const wok_impls_concat[] = {
     NULL,
 };
 
-/* ---- Split -------------------------------------------------------------------------------------------------------------- */
+/* ---- Split ------------------------------------------------------------------------------------------------------- */
 
 /* Sizes of the parts: given, or equal with a smaller last one. */
 static wok_status split_sizes(wok_infer *infer, int64_t dim, int64_t *sizes) {
@@ -247,7 +248,8 @@ static wok_status split_sizes(wok_infer *infer, int64_t dim, int64_t *sizes) {
             total = wok_dim_add(infer->graph, total, sizes[i]);
         }
         if (wok_dim_known(total) && wok_dim_known(dim) && total != dim)
-            return wok_infer_fail(infer, WOK_ERR_SHAPE, "the parts have %lld of %lld", (long long)total, (long long)dim);
+            return wok_infer_fail(infer, WOK_ERR_SHAPE, "the parts have %lld of %lld", (long long)total,
+                                  (long long)dim);
         return WOK_OK;
     }
     int64_t part = wok_dim_known(dim) ? (dim + parts - 1) / parts : wok_dim_div(infer->graph, dim, parts);
@@ -307,7 +309,7 @@ const wok_op_impl *const wok_impls_split[] = {
     NULL,
 };
 
-/* ---- Slice -------------------------------------------------------------------------------------------------------------- */
+/* ---- Slice ------------------------------------------------------------------------------------------------------- */
 
 /* One axis with numbers everywhere, as ONNX clamps it. */
 static void clamp_slice(int64_t dim, int64_t *start, int64_t *end, int64_t step, int64_t *count) {
@@ -362,7 +364,8 @@ static wok_status read_slice(wok_infer *infer, int rank, int64_t *start, int64_t
     if (*known && infer->in[4]) *known = (n_steps = wok_infer_numbers(infer, 4, steps, WOK_MAX_INTS)) >= 0;
     if (!*known) return WOK_OK;
     if (n != n_end || n > rank || (infer->in[3] && n_axes != n) || (infer->in[4] && n_steps != n))
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "starts, ends, axes and steps do not fit each other and rank %d", rank);
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "starts, ends, axes and steps do not fit each other and rank %d",
+                              rank);
     for (int i = 0; i < n; i++) {
         int axis = infer->in[3] ? wok_axis(axes[i], rank) : i;
         int64_t by = infer->in[4] ? steps[i] : 1;
@@ -412,11 +415,12 @@ wok_status wok_infer_slice(wok_infer *infer) {
 
 static wok_status slice_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
-    int64_t starts[WOK_MAX_INTS], ends[WOK_MAX_INTS], axes[WOK_MAX_INTS], steps[WOK_MAX_INTS], step[WOK_MAX_RANK], at = 0;
+    int64_t starts[WOK_MAX_INTS], ends[WOK_MAX_INTS], axes[WOK_MAX_INTS], steps[WOK_MAX_INTS], step[WOK_MAX_RANK],
+        at = 0;
     int n = wok_call_ints(call, 1, starts, WOK_MAX_INTS), n_axes = wok_call_ints(call, 3, axes, WOK_MAX_INTS);
     int n_steps = wok_call_ints(call, 4, steps, WOK_MAX_INTS);
-    if (wok_call_ints(call, 2, ends, WOK_MAX_INTS) != n || (n_axes >= 0 && n_axes != n) || (n_steps >= 0 && n_steps != n) ||
-        (n_axes < 0 && n > x->rank))
+    if (wok_call_ints(call, 2, ends, WOK_MAX_INTS) != n || (n_axes >= 0 && n_axes != n) ||
+        (n_steps >= 0 && n_steps != n) || (n_axes < 0 && n > x->rank))
         return wok_call_fail(call, WOK_ERR_SHAPE, "starts, ends, axes and steps do not fit each other");
     wok_row_major(x->dims, x->rank, step);
     for (int i = 0; i < n; i++) {
@@ -430,7 +434,8 @@ static wok_status slice_run(wok_call *call) {
     }
     size_t size = wok_dtype_size(x->dtype);
     if (y->bytes)
-        wok_copy_strided(y->data, (const char *)x->data + (size_t)at * size, y->dims, step, x->rank, size, call->parallel);
+        wok_copy_strided(y->data, (const char *)x->data + (size_t)at * size, y->dims, step, x->rank, size,
+                         call->parallel);
     return WOK_OK;
 }
 
@@ -439,7 +444,7 @@ const wok_op_impl *const wok_impls_slice[] = {
     NULL,
 };
 
-/* ---- Expand, Tile --------------------------------------------------------------------------------------------------------- */
+/* ---- Expand, Tile ------------------------------------------------------------------------------------------------ */
 
 wok_status wok_infer_expand(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));
@@ -450,7 +455,8 @@ wok_status wok_infer_expand(wok_infer *infer) {
     infer->out[0].dtype = x->dtype;
     if (rank < 0 || !wok_infer_ints(infer, 1, want, &target.rank)) return WOK_OK;
     if (target.rank > WOK_MAX_RANK)
-        return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "the target has rank %d, more than %d", target.rank, WOK_MAX_RANK);
+        return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "the target has rank %d, more than %d", target.rank,
+                              WOK_MAX_RANK);
     memcpy(dims, x->dims, sizeof dims);
     memcpy(target.dims, want, (size_t)target.rank * sizeof *want);
     for (int d = 0; d < target.rank; d++)
@@ -460,7 +466,8 @@ wok_status wok_infer_expand(wok_infer *infer) {
     wok_infer_out(infer, 0, x->dtype, rank, dims);
     int64_t ints[WOK_MAX_INTS];
     int count;
-    if (rank == 1 && wok_dim_known(dims[0]) && dims[0] <= WOK_MAX_INTS && wok_infer_ints(infer, 0, ints, &count) && count) {
+    if (rank == 1 && wok_dim_known(dims[0]) && dims[0] <= WOK_MAX_INTS && wok_infer_ints(infer, 0, ints, &count) &&
+        count) {
         for (int64_t i = count; i < dims[0]; i++) ints[i] = ints[0];
         wok_infer_set_ints(infer, 0, ints, (int)dims[0]);
     }

@@ -1,5 +1,5 @@
-/* einsum.c - Einsum by its definition: for every output index, the sum over the labels that it lacks of the product of the
- * operands' elements. Repeated labels of one operand take its diagonal. */
+/* einsum.c - Einsum by its definition: for every output index, the sum over the labels that it lacks of the product of
+ * the operands' elements. Repeated labels of one operand take its diagonal. */
 #include "ops.h"
 
 #include <ctype.h>
@@ -7,8 +7,8 @@
 
 enum { LABELS = 24, OPERANDS = 8, ELLIPSIS = 1 /* first of the labels that stand for "..."; letters are themselves */ };
 
-/* Labels of a term, one for each dimension. The ellipsis of `width` dimensions becomes labels ELLIPSIS + position, counted
- * from the right so that they broadcast. */
+/* Labels of a term, one for each dimension. The ellipsis of `width` dimensions becomes labels ELLIPSIS + position,
+ * counted from the right so that they broadcast. */
 typedef struct term {
     int labels[WOK_MAX_RANK];
     int count;
@@ -109,8 +109,9 @@ wok_status wok_infer_einsum(wok_infer *infer) {
     for (int k = 0; k < e.operands; k++)
         for (int i = 0; i < e.in[k].count; i++)
             if (!merge(&size[e.in[k].labels[i]], infer->in[k]->dims[i]))
-                return wok_infer_fail(infer, WOK_ERR_SHAPE, "\"%.100s\": dimension %d of operand %d is %lld, elsewhere %lld", text,
-                                      i, k, (long long)infer->in[k]->dims[i], (long long)size[e.in[k].labels[i]]);
+                return wok_infer_fail(infer, WOK_ERR_SHAPE,
+                                      "\"%.100s\": dimension %d of operand %d is %lld, elsewhere %lld", text, i, k,
+                                      (long long)infer->in[k]->dims[i], (long long)size[e.in[k].labels[i]]);
     for (int i = 0; i < e.out.count; i++) dims[i] = size[e.out.labels[i]];
     wok_infer_out(infer, 0, infer->in[0]->dtype, e.out.count, dims);
     return WOK_OK;
@@ -174,7 +175,8 @@ static wok_status einsum_run(wok_call *call) {
     equation e;
     loops l;
     for (int k = 0; k < call->in_count; k++) ranks[k] = call->in[k]->rank;
-    if (!read_equation(wok_ir_string(call->node, "equation", ""), ranks, call->in_count, &e) || !make_loops(call, &e, &l))
+    if (!read_equation(wok_ir_string(call->node, "equation", ""), ranks, call->in_count, &e) ||
+        !make_loops(call, &e, &l))
         return wok_call_fail(call, WOK_ERR_SHAPE, "the equation does not fit the operands");
     const wok_tensor *y = call->out[0];
     bool real = wok_dtype_is_float(y->dtype);

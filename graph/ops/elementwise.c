@@ -21,7 +21,7 @@ static void for_pieces(const wok_call *call, wok_walk_fn fn, void *arg) {
     wok_walk_run(&walk, fn, arg, call->parallel);
 }
 
-/* ---- functions of one number ---------------------------------------------------------------------------------------- */
+/* ---- functions of one number ------------------------------------------------------------------------------------- */
 
 /* Parameters of an operator: its attributes, in order. */
 typedef struct unary_state {
@@ -220,7 +220,7 @@ const wok_op_impl *const wok_impls_unary[] = {
     NULL,
 };
 
-/* ---- Clip ----------------------------------------------------------------------------------------------------------- */
+/* ---- Clip -------------------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_clip(wok_infer *infer) { return wok_infer_same(infer); }
 
@@ -289,7 +289,7 @@ const wok_op_impl *const wok_impls_clip[] = {
     NULL,
 };
 
-/* ---- Not, BitwiseNot, IsNaN, IsInf ------------------------------------------------------------------------------------ */
+/* ---- Not, BitwiseNot, IsNaN, IsInf ------------------------------------------------------------------------------- */
 
 static wok_status not_run(wok_call *call) {
     const uint8_t *x = call->in[0]->data;
@@ -353,7 +353,7 @@ const wok_op_impl *const wok_impls_is[] = {
     NULL,
 };
 
-/* ---- Cast ----------------------------------------------------------------------------------------------------------- */
+/* ---- Cast -------------------------------------------------------------------------------------------------------- */
 
 static wok_status infer_cast_to(wok_infer *infer, wok_dtype to) {
     const wok_type *x = infer->in[0];
@@ -379,7 +379,8 @@ static wok_status infer_cast_to(wok_infer *infer, wok_dtype to) {
 
 wok_status wok_infer_cast(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 1));
-    if (!wok_ir_attr(infer->node, "to", WOK_ATTR_INT)) return wok_infer_fail(infer, WOK_ERR_FORMAT, "no attribute `to`");
+    if (!wok_ir_attr(infer->node, "to", WOK_ATTR_INT))
+        return wok_infer_fail(infer, WOK_ERR_FORMAT, "no attribute `to`");
     int64_t to = wok_ir_int(infer->node, "to", 0);
     return infer_cast_to(infer, to > 0 && to <= WOK_BF16 ? (wok_dtype)to : WOK_STRING);
 }

@@ -23,7 +23,8 @@ static wok_status bad_index(wok_call *call, int64_t index, int64_t dim) {
 
 /* Index `i` of a tensor of indices, counted from the end where negative; -1: outside the axis. */
 static int64_t read_index(const wok_tensor *indices, int64_t i, int64_t dim) {
-    int64_t index = indices->dtype == WOK_I64 ? ((const int64_t *)indices->data)[i] : ((const int32_t *)indices->data)[i];
+    int64_t index =
+        indices->dtype == WOK_I64 ? ((const int64_t *)indices->data)[i] : ((const int32_t *)indices->data)[i];
     if (index < 0 && index >= -dim) index += dim;
     return index >= 0 && index < dim ? index : -1;
 }
@@ -35,7 +36,7 @@ static wok_status check_all(wok_call *call, const wok_tensor *indices, int64_t d
     return WOK_OK;
 }
 
-/* ---- Gather ------------------------------------------------------------------------------------------------------------- */
+/* ---- Gather ------------------------------------------------------------------------------------------------------ */
 
 static void gather_ints(wok_infer *infer) {
     int64_t ints[WOK_MAX_INTS], at[WOK_MAX_INTS], y[WOK_MAX_INTS];
@@ -104,7 +105,7 @@ const wok_op_impl *const wok_impls_gather[] = {
     NULL,
 };
 
-/* ---- GatherElements ------------------------------------------------------------------------------------------------------- */
+/* ---- GatherElements ---------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_gather_elements(wok_infer *infer) {
     WOK_TRY(check_indices(infer));
@@ -142,11 +143,12 @@ static wok_status gather_elements_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_gather_elements[] = {
-    &(const wok_op_impl){.name = "copy", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_elements_run},
+    &(const wok_op_impl){
+        .name = "copy", .flags = WOK_IMPL_UNALIGNED_0, .accept = accept_bytes, .run = gather_elements_run},
     NULL,
 };
 
-/* ---- GatherND --------------------------------------------------------------------------------------------------------------- */
+/* ---- GatherND ---------------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_gather_nd(wok_infer *infer) {
     WOK_TRY(check_indices(infer));

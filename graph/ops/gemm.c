@@ -43,14 +43,17 @@ wok_status wok_infer_wok_gemm(wok_infer *infer) {
     infer->out[0].dtype = x->dtype;
     if (x->rank < 0) return WOK_OK;
     if (x->rank < 1 || w->rank != 2)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s", wok_type_text(infer->graph, x), wok_type_text(infer->graph, w));
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s", wok_type_text(infer->graph, x),
+                              wok_type_text(infer->graph, w));
     int64_t k = w->dims[trans ? 1 : 0], n = w->dims[trans ? 0 : 1], have = x->dims[x->rank - 1];
     if (wok_dim_known(k) && wok_dim_known(have) && k != have)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s%s: the inner sizes differ", wok_type_text(infer->graph, x),
-                              wok_type_text(infer->graph, w), trans ? " transposed" : "");
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s%s: the inner sizes differ",
+                              wok_type_text(infer->graph, x), wok_type_text(infer->graph, w),
+                              trans ? " transposed" : "");
     y.dims[x->rank - 1] = n;
     if (bias && bias->rank >= 0 && wok_dim_known(n) && wok_count(bias->dims, bias->rank) != n)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "bias %s for %lld columns", wok_type_text(infer->graph, bias), (long long)n);
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "bias %s for %lld columns", wok_type_text(infer->graph, bias),
+                              (long long)n);
     if (residual && !same_shape(residual, &y))
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s is added to %s", wok_type_text(infer->graph, residual),
                               wok_type_text(infer->graph, &y));

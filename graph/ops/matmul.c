@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- inference ---------------------------------------------------------------------------------------------------------- */
+/* ---- inference --------------------------------------------------------------------------------------------------- */
 
 static wok_status check_types(wok_infer *infer) {
     const wok_type *a = infer->in[0], *b = infer->in[1];
@@ -22,8 +22,8 @@ wok_status wok_product_infer(wok_infer *infer, const wok_type *a, const wok_type
     int64_t ka = a->dims[a->rank - (trans_a ? 2 : 1)];
     int64_t kb = b->rank == 1 ? b->dims[0] : b->dims[b->rank - (trans_b ? 1 : 2)];
     if (wok_dim_known(ka) && wok_dim_known(kb) && ka != kb)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s: the inner sizes differ", wok_type_text(infer->graph, a),
-                              wok_type_text(infer->graph, b));
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s times %s: the inner sizes differ",
+                              wok_type_text(infer->graph, a), wok_type_text(infer->graph, b));
     wok_type batch_a = *a, batch_b = *b;
     batch_a.rank = a->rank > 2 ? a->rank - 2 : 0;
     batch_b.rank = b->rank > 2 ? b->rank - 2 : 0;
@@ -44,7 +44,8 @@ wok_status wok_infer_matmul(wok_infer *infer) {
     if (wok_ir_int(node, "transBatchA", 0) || wok_ir_int(node, "transBatchB", 0))
         return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "transBatchA and transBatchB");
     bool fused = node->op == WOK_OP_ms_FusedMatMul;
-    return wok_product_infer(infer, infer->in[0], infer->in[1], fused && wok_ir_int(node, "transA", 0), fused && wok_ir_int(node, "transB", 0));
+    return wok_product_infer(infer, infer->in[0], infer->in[1], fused && wok_ir_int(node, "transA", 0),
+                             fused && wok_ir_int(node, "transB", 0));
 }
 
 wok_status wok_infer_gemm(wok_infer *infer) {
@@ -52,8 +53,8 @@ wok_status wok_infer_gemm(wok_infer *infer) {
     WOK_TRY(check_types(infer));
     const wok_type *a = infer->in[0], *b = infer->in[1], *c = infer->in[2];
     if ((a->rank >= 0 && a->rank != 2) || (b->rank >= 0 && b->rank != 2))
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands %s and %s are not matrices", wok_type_text(infer->graph, a),
-                              wok_type_text(infer->graph, b));
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands %s and %s are not matrices",
+                              wok_type_text(infer->graph, a), wok_type_text(infer->graph, b));
     WOK_TRY(wok_product_infer(infer, a, b, wok_ir_int(infer->node, "transA", 0), wok_ir_int(infer->node, "transB", 0)));
     wok_type y = infer->out[0];
     if (!c || c->rank < 0 || y.rank < 0) return WOK_OK;
@@ -66,7 +67,7 @@ wok_status wok_infer_gemm(wok_infer *infer) {
     return WOK_OK;
 }
 
-/* ---- one view of all products ------------------------------------------------------------------------------------------- */
+/* ---- one view of all products ------------------------------------------------------------------------------------ */
 
 static void swap(int64_t *a, int64_t *b) {
     int64_t t = *a;
@@ -84,7 +85,8 @@ static void batch_steps(const wok_tensor *t, int rank, int64_t *step) {
     }
 }
 
-wok_product wok_product_view(const wok_tensor *a, const wok_tensor *b, const wok_tensor *y, bool trans_a, bool trans_b) {
+wok_product wok_product_view(const wok_tensor *a, const wok_tensor *b, const wok_tensor *y, bool trans_a,
+                             bool trans_b) {
     wok_product p = {.m = a->rank > 1 ? a->dims[a->rank - 2] : 1, .k = a->dims[a->rank - 1],
                      .n = b->rank > 1 ? b->dims[b->rank - 1] : 1, .a_k = 1, .b_n = 1};
     p.a_m = p.k;
@@ -135,7 +137,7 @@ static void make_tall(wok_product *p) {
     p->batches = 1;
 }
 
-/* ---- f32 on the gemm kernels ---------------------------------------------------------------------------------------------- */
+/* ---- f32 on the gemm kernels ------------------------------------------------------------------------------------- */
 
 typedef struct f32_state {
     wok_isa_set isa;
@@ -164,7 +166,8 @@ static wok_status pack_constant(wok_prepare *prepare, f32_state *state) {
     bool trans = prepare->node->op != WOK_OP_MatMul && wok_ir_int(prepare->node, "transB", 0);
     state->packed = wok_prepare_alloc(prepare, state->kernel->packed_bytes(&state->problem));
     if (!state->packed) return WOK_ERR_MEMORY;
-    state->kernel->pack(&state->problem, b, trans ? 1 : state->problem.n, trans ? state->problem.k : 1, state->packed, NULL);
+    state->kernel->pack(&state->problem, b, trans ? 1 : state->problem.n, trans ? state->problem.k : 1, state->packed,
+                        NULL);
     prepare->consumed |= 2;
     return WOK_OK;
 }
@@ -206,7 +209,8 @@ static wok_product f32_product(const wok_call *call) {
 
 static size_t f32_workspace(const wok_call *call) {
     wok_product p = f32_product(call);
-    return scratch_bytes(call->state, &p) * (size_t)(by_batch(&p, call->parallel) ? wok_parallel_threads(call->parallel) : 1);
+    return scratch_bytes(call->state, &p) *
+           (size_t)(by_batch(&p, call->parallel) ? wok_parallel_threads(call->parallel) : 1);
 }
 
 typedef struct f32_job {
@@ -229,12 +233,14 @@ static void f32_batch(void *arg, int64_t i, int worker) {
     const float *a = (const float *)job->call->in[0]->data + at_a;
     const void *packed = state->packed;
     if (!packed) {
-        job->kernel->pack(&problem, (const float *)job->call->in[1]->data + at_b, p->b_k, p->b_n, scratch, job->parallel);
+        job->kernel->pack(&problem, (const float *)job->call->in[1]->data + at_b, p->b_k, p->b_n, scratch,
+                          job->parallel);
         packed = scratch;
         scratch += wok_align_up(job->kernel->packed_bytes(&problem));
     }
     if (p->a_k != 1) {
-        wok_copy_strided(scratch, a, (int64_t[]){p->m, p->k}, (int64_t[]){p->a_m, p->a_k}, 2, sizeof(float), job->parallel);
+        wok_copy_strided(scratch, a, (int64_t[]){p->m, p->k}, (int64_t[]){p->a_m, p->a_k}, 2, sizeof(float),
+                         job->parallel);
         a = (const float *)(const void *)scratch;
     }
     wok_gemm_f32_args args = {.m = p->m, .n = p->n, .k = p->k, .a = a, .lda = p->k, .packed = packed,
@@ -249,7 +255,8 @@ static wok_status f32_products(wok_call *call, const wok_epilogue_f32 *epilogue)
     wok_gemm_f32_problem problem = {.n = p.n, .k = p.k};
     f32_job job = {.call = call, .p = &p, .kernel = kernel_for(call->state, &problem), .epilogue = *epilogue,
                    .scratch = scratch_bytes(call->state, &p)};
-    if (!job.kernel) return wok_call_fail(call, WOK_ERR_UNSUPPORTED, "no kernel for n %lld, k %lld", (long long)p.n, (long long)p.k);
+    if (!job.kernel)
+        return wok_call_fail(call, WOK_ERR_UNSUPPORTED, "no kernel for n %lld, k %lld", (long long)p.n, (long long)p.k);
     if (by_batch(&p, call->parallel)) {
         wok_parallel_for(call->parallel, f32_batch, &job, p.batches);
         return WOK_OK;
@@ -273,7 +280,7 @@ static int64_t product_macs(const wok_call *call) {
     return p.batches * p.m * p.n * p.k;
 }
 
-/* ---- reference: any type ---------------------------------------------------------------------------------------------------- */
+/* ---- reference: any type ----------------------------------------------------------------------------------------- */
 
 enum { CHUNK = 256 };
 
@@ -314,8 +321,8 @@ static void store_product(const wok_call *call, const wok_product *p, int64_t y,
         int64_t sum = dot_int(call, p, a, b);
         if (alpha != 1) sum = wok_truncate(alpha * (double)sum);
         if (c >= 0)
-            sum = (int64_t)((uint64_t)sum +
-                            (uint64_t)wok_truncate(beta * (double)wok_get_i64(call->in[2]->dtype, call->in[2]->data, c)));
+            sum = (int64_t)((uint64_t)sum + (uint64_t)wok_truncate(
+                                                beta * (double)wok_get_i64(call->in[2]->dtype, call->in[2]->data, c)));
         wok_store_i64(out->dtype, out->data, y, 1, &sum);
     }
 }
@@ -355,7 +362,7 @@ const wok_op_impl *const wok_impls_matmul[] = {
     NULL,
 };
 
-/* ---- Gemm ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Gemm -------------------------------------------------------------------------------------------------------- */
 
 static const char *gemm_accept(const wok_prepare *prepare) {
     const wok_type *c = prepare->in[2];

@@ -1,10 +1,11 @@
-/* norm.c - along one axis or the last ones: Softmax and its kin, LayerNormalization, RMSNormalization, LpNormalization. */
+/* norm.c - along one axis or the last ones: Softmax and its kin, LayerNormalization, RMSNormalization,
+ * LpNormalization. */
 #include "ops.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- rows on the norm kernels ------------------------------------------------------------------------------------------- */
+/* ---- rows on the norm kernels ------------------------------------------------------------------------------------ */
 
 typedef struct norm_state {
     const wok_norm_kernel *kernel;
@@ -37,20 +38,31 @@ static wok_status run_rows(wok_call *call, int residual, int gamma, int beta, in
     const norm_state *s = call->state;
     const wok_tensor *x = call->in[0];
     int64_t rows = wok_dims_product(x->dims, 0, s->axis), cols = wok_dims_product(x->dims, s->axis, x->rank);
-    wok_norm_args args = {.rows = rows, .cols = cols, .x = x->data, .x_stride = cols, .residual = floats(call, residual),
-                          .residual_stride = cols, .bias = floats(call, bias), .gamma = floats(call, gamma),
-                          .beta = floats(call, beta), .eps = s->epsilon, .sum = sum, .sum_stride = cols,
-                          .y = call->out[0]->data, .y_stride = cols};
+    wok_norm_args args = {.rows = rows,
+                          .cols = cols,
+                          .x = x->data,
+                          .x_stride = cols,
+                          .residual = floats(call, residual),
+                          .residual_stride = cols,
+                          .bias = floats(call, bias),
+                          .gamma = floats(call, gamma),
+                          .beta = floats(call, beta),
+                          .eps = s->epsilon,
+                          .sum = sum,
+                          .sum_stride = cols,
+                          .y = call->out[0]->data,
+                          .y_stride = cols};
     if (rows > 0 && cols > 0) s->kernel->run(&s->problem, &args, call->parallel);
     return WOK_OK;
 }
 
-/* ---- Softmax, LogSoftmax, Hardmax ----------------------------------------------------------------------------------------- */
+/* ---- Softmax, LogSoftmax, Hardmax -------------------------------------------------------------------------------- */
 
 static const char *softmax_accept(const wok_prepare *prepare) {
     const wok_type *x = prepare->in[0];
     if (prepare->node->op == WOK_OP_Hardmax) return "the norm kernels do not have it";
-    if (x->rank < 1 || wok_axis(wok_ir_int(prepare->node, "axis", -1), x->rank) != x->rank - 1) return "not the last axis";
+    if (x->rank < 1 || wok_axis(wok_ir_int(prepare->node, "axis", -1), x->rank) != x->rank - 1)
+        return "not the last axis";
     return wok_accept_f32(prepare);
 }
 
@@ -82,7 +94,8 @@ static wok_status softmax_run_ref(wok_call *call) {
     int64_t named = wok_ir_int(call->node, "axis", -1);
     int axis = wok_axis(named, x->rank);
     if (axis < 0 && x->rank > 0)
-        return wok_call_fail(call, WOK_ERR_SHAPE, "axis %lld is outside a tensor of rank %d", (long long)named, x->rank);
+        return wok_call_fail(call, WOK_ERR_SHAPE, "axis %lld is outside a tensor of rank %d", (long long)named,
+                             x->rank);
     int64_t n = x->rank ? x->dims[axis] : 1, inner = x->rank ? wok_dims_product(x->dims, axis + 1, x->rank) : 1;
     int64_t outer = x->rank ? wok_dims_product(x->dims, 0, axis) : 1;
     for (int64_t r = 0; r < outer * inner; r++)
@@ -91,12 +104,13 @@ static wok_status softmax_run_ref(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_softmax[] = {
-    &(const wok_op_impl){.name = "rows", .inplace = 1, .accept = softmax_accept, .prepare = softmax_prepare, .run = softmax_run},
+    &(const wok_op_impl){
+        .name = "rows", .inplace = 1, .accept = softmax_accept, .prepare = softmax_prepare, .run = softmax_run},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = softmax_run_ref},
     NULL,
 };
 
-/* ---- LayerNormalization, RMSNormalization ----------------------------------------------------------------------------------- */
+/* ---- LayerNormalization, RMSNormalization ------------------------------------------------------------------------ */
 
 static wok_status check_vectors(wok_infer *infer, int first, int last) {
     const wok_type *x = infer->in[0];
@@ -149,14 +163,16 @@ static const char *layer_norm_accept(const wok_prepare *prepare) {
     if (axis < 0) return "the rank is not known";
     for (int i = 1; i < prepare->node->out_count; i++)
         if (prepare->node->out[i] != WOK_ABSENT) return "the norm kernels do not give mean and deviation";
-    if (!is_row(prepare->in[1], x, axis) || !is_row(prepare->in[2], x, axis)) return "scale or bias are not one f32 row";
+    if (!is_row(prepare->in[1], x, axis) || !is_row(prepare->in[2], x, axis))
+        return "scale or bias are not one f32 row";
     return wok_accept_f32(prepare);
 }
 
 static wok_status layer_norm_prepare(wok_prepare *prepare) {
     bool rms = prepare->node->op == WOK_OP_RMSNormalization;
     int axis = wok_axis(wok_ir_int(prepare->node, "axis", -1), prepare->in[0]->rank);
-    return prepare_rows(prepare, rms ? WOK_NORM_RMS : WOK_NORM_LAYER, axis, wok_ir_float(prepare->node, "epsilon", 1e-5f));
+    return prepare_rows(prepare, rms ? WOK_NORM_RMS : WOK_NORM_LAYER, axis,
+                        wok_ir_float(prepare->node, "epsilon", 1e-5f));
 }
 
 static wok_status layer_norm_run(wok_call *call) {
@@ -215,7 +231,7 @@ const wok_op_impl *const wok_impls_layer_norm[] = {
     NULL,
 };
 
-/* ---- wok.LayerNorm: x, residual?, gamma?, beta?, bias? -> y, sum? ---------------------------------------------------------- */
+/* ---- wok.LayerNorm: x, residual?, gamma?, beta?, bias? -> y, sum? ------------------------------------------------ */
 
 enum { RESIDUAL = 1, GAMMA, BETA, BIAS };
 
@@ -234,8 +250,8 @@ wok_status wok_infer_wok_layer_norm(wok_infer *infer) {
         const wok_type *t = infer->in[i];
         int64_t cols = x->dims[x->rank - 1];
         if (t && t->rank >= 0 && wok_dim_known(cols) && wok_count(t->dims, t->rank) != cols)
-            return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d is %s for rows of %lld", i, wok_type_text(infer->graph, t),
-                                  (long long)cols);
+            return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d is %s for rows of %lld", i,
+                                  wok_type_text(infer->graph, t), (long long)cols);
     }
     wok_infer_out(infer, 0, x->dtype, x->rank, x->dims);
     wok_infer_out(infer, 1, x->dtype, x->rank, x->dims);
@@ -243,7 +259,8 @@ wok_status wok_infer_wok_layer_norm(wok_infer *infer) {
 }
 
 static wok_status wok_layer_norm_prepare(wok_prepare *prepare) {
-    return prepare_rows(prepare, WOK_NORM_LAYER, prepare->in[0]->rank - 1, wok_ir_float(prepare->node, "epsilon", 1e-5f));
+    return prepare_rows(prepare, WOK_NORM_LAYER, prepare->in[0]->rank - 1,
+                        wok_ir_float(prepare->node, "epsilon", 1e-5f));
 }
 
 static wok_status wok_layer_norm_run(wok_call *call) {
@@ -257,14 +274,15 @@ const wok_op_impl *const wok_impls_wok_layer_norm[] = {
     NULL,
 };
 
-/* ---- LpNormalization ------------------------------------------------------------------------------------------------------- */
+/* ---- LpNormalization --------------------------------------------------------------------------------------------- */
 
 static wok_status lp_norm_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
     int axis = wok_axis(wok_ir_int(call->node, "axis", -1), x->rank);
     int64_t p = wok_ir_int(call->node, "p", 2);
     if (axis < 0 || (p != 1 && p != 2)) return wok_call_fail(call, WOK_ERR_UNSUPPORTED, "axis or p is out of range");
-    int64_t n = x->dims[axis], inner = wok_dims_product(x->dims, axis + 1, x->rank), outer = wok_dims_product(x->dims, 0, axis);
+    int64_t n = x->dims[axis], inner = wok_dims_product(x->dims, axis + 1, x->rank),
+            outer = wok_dims_product(x->dims, 0, axis);
     for (int64_t r = 0; r < outer * inner; r++) {
         int64_t base = r / inner * n * inner + r % inner;
         double norm = 0;

@@ -1,9 +1,9 @@
 /* ops.h - what the files of graph/ops share (internal): inference helpers, element access, broadcasting.
  *
- * An operator group is one file: inference functions wok_infer_NAME and implementation lists wok_impls_NAME, as named in
- * ops.def. Every operator has a reference implementation that takes any element type it is defined for: floating point in
- * double, rounded once at the end; integers in 64 bits, wrapped. Faster ones stand before it in the list and use the
- * kernels (f32). Results do not depend on the number of threads.
+ * An operator group is one file: inference functions wok_infer_NAME and implementation lists wok_impls_NAME, as named
+ * in ops.def. Every operator has a reference implementation that takes any element type it is defined for: floating
+ * point in double, rounded once at the end; integers in 64 bits, wrapped. Faster ones stand before it in the list and
+ * use the kernels (f32). Results do not depend on the number of threads.
  */
 #ifndef WOK_OPS_H
 #define WOK_OPS_H
@@ -23,7 +23,7 @@
         if (try_status != WOK_OK) return try_status;                                                                   \
     } while (0)
 
-/* ---- inference (infer.c) ---------------------------------------------------------------------------------------------- */
+/* ---- inference (infer.c) ----------------------------------------------------------------------------------------- */
 
 /* The first `count` inputs must be there. */
 wok_status wok_infer_need(wok_infer *infer, int count);
@@ -52,7 +52,7 @@ static inline bool wok_type_known(const wok_type *type) { return type && type->r
 bool wok_dtype_is_float(wok_dtype dtype);
 bool wok_dtype_is_int(wok_dtype dtype); /* bool is not */
 
-/* ---- element access (value.c) ----------------------------------------------------------------------------------------- */
+/* ---- element access (value.c) ------------------------------------------------------------------------------------ */
 
 /* n elements from base[index], `step` apart, at any alignment. Exact but for 64-bit integers beyond 2^53. */
 void wok_load_f64(wok_dtype dtype, const void *base, int64_t index, int64_t step, int64_t n, double *out);
@@ -97,7 +97,7 @@ int wok_call_ints(const wok_call *call, int i, int64_t *numbers, int max);
 double wok_call_float(const wok_call *call, int i, double fallback);
 int64_t wok_call_int(const wok_call *call, int i, int64_t fallback);
 
-/* ---- broadcasting (value.c) -------------------------------------------------------------------------------------------- */
+/* ---- broadcasting (value.c) -------------------------------------------------------------------------------------- */
 
 enum { WOK_WALK_MAX = 4, WOK_WALK_RANK = 2 * WOK_MAX_RANK };
 
@@ -129,7 +129,7 @@ void wok_copy_strided(void *y, const void *x, const int64_t *dims, const int64_t
 /* Row-major steps of dims. */
 void wok_row_major(const int64_t *dims, int rank, int64_t *step);
 
-/* ---- sliding windows (window.c): what convolution and pooling have in common ------------------------------------------- */
+/* ---- sliding windows (window.c): what convolution and pooling have in common ------------------------------------- */
 
 enum { WOK_WINDOW_MAX = WOK_MAX_RANK - 2 };
 
@@ -142,19 +142,21 @@ typedef struct wok_window {
     bool ceil_mode;
 } wok_window;
 
-/* Attributes kernel_shape, strides, dilations, pads, auto_pad, ceil_mode. kernel: where kernel_shape is absent (NULL: it
- * must be there). NULL, or a sentence about what is wrong. */
+/* Attributes kernel_shape, strides, dilations, pads, auto_pad, ceil_mode. kernel: where kernel_shape is absent (NULL:
+ * it must be there). NULL, or a sentence about what is wrong. */
 const char *wok_window_read(const wok_ir_node *node, int rank, const int64_t *kernel, wok_window *window);
 /* Output sizes (and the pads of auto_pad) for input sizes that may be symbols. */
 wok_status wok_window_infer(wok_infer *infer, wok_window *window, const int64_t *in);
 /* The same at run time from sizes that were inferred: fills in, out and the pads. */
 void wok_window_set(wok_window *window, const int64_t *in, const int64_t *out);
-/* The element of the input's spatial dimensions that tap `tap` of output position `at` (both linear) reads; -1: padding. */
+/* The element of the input's spatial dimensions that tap `tap` of output position `at` (both linear) reads; -1:
+ * padding. */
 int64_t wok_window_source(const wok_window *window, int64_t at, int64_t tap);
-/* The taps of an output position that lie inside the input: count of them, and of those inside the padded input (windows
- * of ceil_mode may reach beyond it). Their number is bounded by the input, however large the window is. */
+/* The taps of an output position that lie inside the input: count of them, and of those inside the padded input
+ * (windows of ceil_mode may reach beyond it). Their number is bounded by the input, however large the window is. */
 typedef struct wok_taps {
-    int64_t first[WOK_WINDOW_MAX], size[WOK_WINDOW_MAX]; /* input position of the first one, and how many, by dimension */
+    int64_t first[WOK_WINDOW_MAX]; /* input position of the first one, by dimension */
+    int64_t size[WOK_WINDOW_MAX];  /* how many */
     int64_t count, padded;
 } wok_taps;
 wok_taps wok_window_taps(const wok_window *window, int64_t at);
@@ -166,7 +168,7 @@ wok_status wok_infer_codes(wok_infer *infer, int i);
 /* out[0] is a picture of one pixel with in[0]'s channels: global pooling (pooling.c). */
 wok_status wok_infer_channels(wok_infer *infer, bool channel_last);
 
-/* ---- matrix products, convolution (matmul.c, gemm.c) ------------------------------------------------------------------- */
+/* ---- matrix products, convolution (matmul.c, gemm.c) ------------------------------------------------------------- */
 
 /* `batches` products y[m][n] = sum_k a[m][k] b[k][n]; operands by strides in elements, results one after another. */
 typedef struct wok_product {
@@ -200,7 +202,7 @@ wok_status wok_conv_infer(wok_infer *infer, const wok_type *x, const wok_type *w
 bool wok_read_activation(const wok_ir_node *node, wok_act *act, float *lo, float *hi);
 static inline size_t wok_align_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* ---- accept ------------------------------------------------------------------------------------------------------------- */
+/* ---- accept ------------------------------------------------------------------------------------------------------ */
 
 /* NULL where the input is f32. */
 const char *wok_accept_f32(const wok_prepare *prepare);

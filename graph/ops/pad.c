@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-/* ---- Pad ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Pad --------------------------------------------------------------------------------------------------------- */
 
-/* pads per axis, before and after, from the input's order: all begins, then all ends, of `axes` (NULL: all in order). */
+/* pads per axis, before and after, from the input's order: all begins, then all ends, of `axes` (NULL: all in
+ * order). */
 static bool spread_pads(const int64_t *pads, int count, const int64_t *axes, int axis_count, int rank, int64_t *before,
                         int64_t *after) {
     int n = axes ? axis_count : rank;
@@ -143,12 +144,13 @@ const wok_op_impl *const wok_impls_pad[] = {
     NULL,
 };
 
-/* ---- DepthToSpace, SpaceToDepth ------------------------------------------------------------------------------------------- */
+/* ---- DepthToSpace, SpaceToDepth ---------------------------------------------------------------------------------- */
 
 static wok_status check_blocks(wok_infer *infer, int64_t *block) {
     const wok_type *x = infer->in[0];
     *block = wok_ir_int(infer->node, "blocksize", 0);
-    if (*block < 1 || *block > 1 << 20) return wok_infer_fail(infer, WOK_ERR_VALUE, "blocksize %lld", (long long)*block);
+    if (*block < 1 || *block > 1 << 20)
+        return wok_infer_fail(infer, WOK_ERR_VALUE, "blocksize %lld", (long long)*block);
     if (x->rank >= 0 && x->rank != 4)
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "the input has rank %d, not 4", x->rank);
     return WOK_OK;
@@ -156,7 +158,8 @@ static wok_status check_blocks(wok_infer *infer, int64_t *block) {
 
 static wok_status divide_dim(wok_infer *infer, int64_t *dim, int64_t by) {
     if (wok_dim_known(*dim) && *dim % by)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "size %lld is not a multiple of %lld", (long long)*dim, (long long)by);
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "size %lld is not a multiple of %lld", (long long)*dim,
+                              (long long)by);
     *dim = wok_dim_div(infer->graph, *dim, by);
     return WOK_OK;
 }
@@ -204,13 +207,14 @@ static wok_status depth_to_space_run(wok_call *call) {
 /* y[n, (i, j, c) or (c, i, j), h, w] = x[n, c, h * b + i, w * b + j] */
 static wok_status space_to_depth_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
-    int64_t b = wok_ir_int(call->node, "blocksize", 1), c = x->dims[1], h = y->dims[2], w = y->dims[3], row = x->dims[3];
+    int64_t b = wok_ir_int(call->node, "blocksize", 1), c = x->dims[1], h = y->dims[2], w = y->dims[3],
+            row = x->dims[3];
     bool crd = !strcmp(wok_ir_string(call->node, "mode", "DCR"), "CRD");
     int64_t plane = x->dims[2] * row;
     int64_t dcr_dims[6] = {x->dims[0], b, b, c, h, w}, dcr_step[6] = {c * plane, row, 1, plane, b * row, b};
     int64_t crd_dims[6] = {x->dims[0], c, b, b, h, w}, crd_step[6] = {c * plane, plane, row, 1, b * row, b};
-    wok_copy_strided(y->data, x->data, crd ? crd_dims : dcr_dims, crd ? crd_step : dcr_step, 6, wok_dtype_size(x->dtype),
-                     call->parallel);
+    wok_copy_strided(y->data, x->data, crd ? crd_dims : dcr_dims, crd ? crd_step : dcr_step, 6,
+                     wok_dtype_size(x->dtype), call->parallel);
     return WOK_OK;
 }
 

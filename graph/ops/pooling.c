@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- inference ---------------------------------------------------------------------------------------------------------- */
+/* ---- inference --------------------------------------------------------------------------------------------------- */
 
 static wok_status infer_pool(wok_infer *infer, bool channel_last) {
     const wok_type *x = infer->in[0];
@@ -12,7 +12,8 @@ static wok_status infer_pool(wok_infer *infer, bool channel_last) {
     int64_t dims[WOK_MAX_RANK];
     infer->out[0].dtype = x->dtype;
     if (x->rank < 0) return WOK_OK;
-    if (x->rank < 3) return wok_infer_fail(infer, WOK_ERR_SHAPE, "the input %s is no picture", wok_type_text(infer->graph, x));
+    if (x->rank < 3)
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the input %s is no picture", wok_type_text(infer->graph, x));
     const char *wrong = wok_window_read(infer->node, x->rank - 2, NULL, &window);
     if (wrong) return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s", wrong);
     memcpy(dims, x->dims, sizeof dims);
@@ -32,7 +33,8 @@ wok_status wok_infer_pool(wok_infer *infer) {
 wok_status wok_infer_wok_pool(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 1));
     if (infer->in[0]->rank >= 0 && infer->in[0]->rank != 4)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the input %s is no picture", wok_type_text(infer->graph, infer->in[0]));
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the input %s is no picture",
+                              wok_type_text(infer->graph, infer->in[0]));
     return infer_pool(infer, true);
 }
 
@@ -42,7 +44,8 @@ wok_status wok_infer_channels(wok_infer *infer, bool channel_last) {
     int64_t dims[WOK_MAX_RANK];
     infer->out[0].dtype = x->dtype;
     if (x->rank < 0) return WOK_OK;
-    if (x->rank < 3) return wok_infer_fail(infer, WOK_ERR_SHAPE, "the input %s is no picture", wok_type_text(infer->graph, x));
+    if (x->rank < 3)
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the input %s is no picture", wok_type_text(infer->graph, x));
     memcpy(dims, x->dims, sizeof dims);
     for (int d = 1; d < x->rank; d++)
         if (d != (channel_last ? x->rank - 1 : 1)) dims[d] = 1;
@@ -53,7 +56,7 @@ wok_status wok_infer_channels(wok_infer *infer, bool channel_last) {
 wok_status wok_infer_global_pool(wok_infer *infer) { return wok_infer_channels(infer, false); }
 wok_status wok_infer_wok_global_pool(wok_infer *infer) { return wok_infer_channels(infer, true); }
 
-/* ---- NHWC pictures on the kernels --------------------------------------------------------------------------------------------- */
+/* ---- NHWC pictures on the kernels -------------------------------------------------------------------------------- */
 
 typedef struct pool_state {
     wok_isa_set isa;
@@ -90,10 +93,22 @@ static wok_status nhwc_prepare(wok_prepare *prepare) {
 static wok_status nhwc_run(wok_call *call) {
     const pool_state *s = call->state;
     const wok_tensor *x = call->in[0], *y = call->out[0];
-    wok_pool_args a = {.batch = x->dims[0], .in_h = x->dims[1], .in_w = x->dims[2], .out_h = y->dims[1], .out_w = y->dims[2],
-                       .kernel_h = x->dims[1], .kernel_w = x->dims[2], .stride_h = 1, .stride_w = 1, .dilation_h = 1,
-                       .dilation_w = 1, .count_include_pad = s->count_pads, .x = x->data, .x_stride = x->dims[3],
-                       .y = y->data, .y_stride = y->dims[3]};
+    wok_pool_args a = {.batch = x->dims[0],
+                       .in_h = x->dims[1],
+                       .in_w = x->dims[2],
+                       .out_h = y->dims[1],
+                       .out_w = y->dims[2],
+                       .kernel_h = x->dims[1],
+                       .kernel_w = x->dims[2],
+                       .stride_h = 1,
+                       .stride_w = 1,
+                       .dilation_h = 1,
+                       .dilation_w = 1,
+                       .count_include_pad = s->count_pads,
+                       .x = x->data,
+                       .x_stride = x->dims[3],
+                       .y = y->data,
+                       .y_stride = y->dims[3]};
     if (!s->global) {
         wok_window w = s->window;
         wok_window_set(&w, x->dims + 1, y->dims + 1);
@@ -116,7 +131,7 @@ const wok_op_impl *const wok_impls_wok_pool[] = {
     NULL,
 };
 
-/* ---- reference: NCHW, any rank and type ---------------------------------------------------------------------------------------- */
+/* ---- reference: NCHW, any rank and type -------------------------------------------------------------------------- */
 
 typedef struct ref_job {
     const wok_call *call;

@@ -1,6 +1,6 @@
 /* qcontrib.c - com.microsoft's quantised operators by their definition: QGemm, QLinearAdd, QLinearMul,
- * QLinearGlobalAveragePool. Each computes on (x - zero) * scale in f32, divides by the result's scale, rounds half to even,
- * adds the zero point and saturates. */
+ * QLinearGlobalAveragePool. Each computes on (x - zero) * scale in f32, divides by the result's scale, rounds half to
+ * even, adds the zero point and saturates. */
 #include "ops.h"
 
 static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
@@ -9,7 +9,8 @@ static double vector_at(const wok_tensor *t, int64_t i) {
 }
 
 static void store_quantised(const wok_tensor *y, int64_t i, float value, float scale, double zero) {
-    wok_store_i64(y->dtype, y->data, i, 1, &(int64_t){wok_saturate(wok_round_even((double)(value / scale)) + zero, y->dtype)});
+    wok_store_i64(y->dtype, y->data, i, 1,
+                  &(int64_t){wok_saturate(wok_round_even((double)(value / scale)) + zero, y->dtype)});
 }
 
 /* Input i, where it is there, has one element, or n. */
@@ -20,7 +21,7 @@ static wok_status check_count(wok_infer *infer, int i, int64_t n) {
     return wok_infer_fail(infer, WOK_ERR_SHAPE, "input %d has shape %s", i, wok_type_text(infer->graph, t));
 }
 
-/* ---- QLinearAdd, QLinearMul: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero ---------------------------------------- */
+/* ---- QLinearAdd, QLinearMul: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero ----------------------------- */
 
 wok_status wok_infer_ms_qlinear_binary(wok_infer *infer) {
     int64_t dims[WOK_MAX_RANK];
@@ -30,7 +31,8 @@ wok_status wok_infer_ms_qlinear_binary(wok_infer *infer) {
     for (int i = 1; i < 8; i++)
         if (i != 3) WOK_TRY(check_count(infer, i, 1));
     WOK_TRY(wok_infer_codes(infer, 0));
-    if (infer->in[0]->dtype != infer->in[3]->dtype) return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands of two types");
+    if (infer->in[0]->dtype != infer->in[3]->dtype)
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands of two types");
     WOK_TRY(wok_infer_broadcast(infer, dims, &rank, infer->in[0]));
     WOK_TRY(wok_infer_broadcast(infer, dims, &rank, infer->in[3]));
     wok_infer_out(infer, 0, infer->in[0]->dtype, rank, dims);
@@ -81,7 +83,7 @@ const wok_op_impl *const wok_impls_ms_qlinear_binary[] = {
     NULL,
 };
 
-/* ---- QLinearGlobalAveragePool: x, x_scale, x_zero, y_scale, y_zero ---------------------------------------------------------- */
+/* ---- QLinearGlobalAveragePool: x, x_scale, x_zero, y_scale, y_zero ----------------------------------------------- */
 
 wok_status wok_infer_ms_qlinear_global_pool(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 5));
@@ -101,7 +103,8 @@ static wok_status global_pool_run(wok_call *call) {
     for (int64_t r = 0; r < batch * channels; r++) {
         int64_t first = last ? r / channels * pixels * channels + r % channels : r * pixels;
         double sum = 0;
-        for (int64_t i = 0; i < pixels; i++) sum += wok_get_f64(x->dtype, x->data, first + i * (last ? channels : 1)) - zero;
+        for (int64_t i = 0; i < pixels; i++)
+            sum += wok_get_f64(x->dtype, x->data, first + i * (last ? channels : 1)) - zero;
         store_quantised(y, r, (float)sum * scale / (float)pixels, y_scale, vector_at(call->in[4], 0));
     }
     return WOK_OK;
@@ -112,7 +115,7 @@ const wok_op_impl *const wok_impls_ms_qlinear_global_pool[] = {
     NULL,
 };
 
-/* ---- QGemm: a, a_scale, a_zero, b, b_scale, b_zero, c (i32)?, y_scale?, y_zero? --------------------------------------------- */
+/* ---- QGemm: a, a_scale, a_zero, b, b_scale, b_zero, c (i32)?, y_scale?, y_zero? ---------------------------------- */
 
 enum { B = 3, B_SCALE, B_ZERO, C, Y_SCALE, Y_ZERO };
 
@@ -150,13 +153,16 @@ static wok_status qgemm_run(wok_call *call) {
     float alpha = wok_ir_float(call->node, "alpha", 1);
     for (int64_t i = 0; i < p.m * p.n; i++) {
         int64_t m = i / p.n, n = i % p.n;
-        double a_zero = vector_at(call->in[2], 0), b_zero = vector_at(call->in[B_ZERO], n), sum = bias_at(input(call, C), m, n);
+        double a_zero = vector_at(call->in[2], 0), b_zero = vector_at(call->in[B_ZERO], n),
+               sum = bias_at(input(call, C), m, n);
         for (int64_t k = 0; k < p.k; k++)
             sum += (wok_get_f64(a->dtype, a->data, m * p.a_m + k * p.a_k) - a_zero) *
                    (wok_get_f64(b->dtype, b->data, k * p.b_k + n * p.b_n) - b_zero);
         float scale = alpha * (float)vector_at(call->in[1], 0) * (float)vector_at(call->in[B_SCALE], n);
         if (!y_scale) wok_store_f64(y->dtype, y->data, i, 1, &(double){(double)((float)sum * scale)});
-        else store_quantised(y, i, (float)sum * (scale / (float)vector_at(y_scale, 0)), 1, vector_at(input(call, Y_ZERO), 0));
+        else
+            store_quantised(y, i, (float)sum * (scale / (float)vector_at(y_scale, 0)), 1,
+                            vector_at(input(call, Y_ZERO), 0));
     }
     return WOK_OK;
 }

@@ -1,6 +1,6 @@
-/* qlinear.c - integer products and convolutions by their definition: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv.
- * A product is exact; scaling it back is (float)accumulator * (scale_a * scale_b / scale_y), rounded half to even, then the
- * zero point is added and the sum saturates. */
+/* qlinear.c - integer products and convolutions by their definition: MatMulInteger, ConvInteger, QLinearMatMul,
+ * QLinearConv. A product is exact; scaling it back is (float)accumulator * (scale_a * scale_b / scale_y), rounded half
+ * to even, then the zero point is added and the sum saturates. */
 #include "ops.h"
 
 #include <math.h>
@@ -18,12 +18,13 @@ static bool fits(const wok_tensor *t, int64_t n) {
     return count == 1 || (count == n && n > 0);
 }
 
-static int64_t requantise(double accumulator, double scale_a, double scale_b, double scale_y, double zero, wok_dtype dtype) {
+static int64_t requantise(double accumulator, double scale_a, double scale_b, double scale_y, double zero,
+                          wok_dtype dtype) {
     float factor = (float)scale_a * (float)scale_b / (float)scale_y;
     return wok_saturate(wok_round_even((double)((float)accumulator * factor)) + zero, dtype);
 }
 
-/* ---- MatMulInteger: a, b, a_zero?, b_zero? ---------------------------------------------------------------------------------- */
+/* ---- MatMulInteger: a, b, a_zero?, b_zero? ----------------------------------------------------------------------- */
 
 wok_status wok_infer_matmul_integer(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));
@@ -48,14 +49,15 @@ static wok_status matmul_integer_run(wok_call *call) {
     const wok_tensor *a = call->in[0], *b = call->in[1], *a_zero = input(call, 2), *b_zero = input(call, 3);
     wok_product p = wok_product_view(a, b, call->out[0], false, false);
     int32_t *y = call->out[0]->data;
-    if (!fits(a_zero, p.m) || !fits(b_zero, p.n)) return wok_call_fail(call, WOK_ERR_SHAPE, "the zero points do not fit");
+    if (!fits(a_zero, p.m) || !fits(b_zero, p.n))
+        return wok_call_fail(call, WOK_ERR_SHAPE, "the zero points do not fit");
     for (int64_t i = 0; i < p.batches; i++) {
         int64_t at_a, at_b;
         wok_product_locate(&p, i, &at_a, &at_b);
         for (int64_t m = 0; m < p.m; m++)
             for (int64_t n = 0; n < p.n; n++)
-                *y++ = (int32_t)wok_truncate(integer_dot(&p, a, at_a + m * p.a_m, vector_at(a_zero, m), b, at_b + n * p.b_n,
-                                                         vector_at(b_zero, n)));
+                *y++ = (int32_t)wok_truncate(integer_dot(&p, a, at_a + m * p.a_m, vector_at(a_zero, m), b,
+                                                         at_b + n * p.b_n, vector_at(b_zero, n)));
     }
     return WOK_OK;
 }
@@ -65,7 +67,7 @@ const wok_op_impl *const wok_impls_matmul_integer[] = {
     NULL,
 };
 
-/* ---- QLinearMatMul: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero -------------------------------------------------- */
+/* ---- QLinearMatMul: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero -------------------------------------- */
 
 wok_status wok_infer_qlinear_matmul(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 8));
@@ -81,16 +83,18 @@ static wok_status qlinear_matmul_run(wok_call *call) {
     const wok_tensor *const *in = call->in, *out = call->out[0];
     wok_product p = wok_product_view(in[0], in[3], out, false, false);
     int64_t y = 0;
-    if (!fits(in[1], p.m) || !fits(in[2], p.m) || !fits(in[4], p.n) || !fits(in[5], p.n) || !fits(in[6], 1) || !fits(in[7], 1))
+    if (!fits(in[1], p.m) || !fits(in[2], p.m) || !fits(in[4], p.n) || !fits(in[5], p.n) || !fits(in[6], 1) ||
+        !fits(in[7], 1))
         return wok_call_fail(call, WOK_ERR_SHAPE, "scales and zero points do not fit the operands");
     for (int64_t i = 0; i < p.batches; i++) {
         int64_t a, b;
         wok_product_locate(&p, i, &a, &b);
         for (int64_t m = 0; m < p.m; m++)
             for (int64_t n = 0; n < p.n; n++, y++) {
-                double sum = integer_dot(&p, in[0], a + m * p.a_m, vector_at(in[2], m), in[3], b + n * p.b_n, vector_at(in[5], n));
-                int64_t q = requantise(sum, vector_at(in[1], m), vector_at(in[4], n), vector_at(in[6], 0), vector_at(in[7], 0),
-                                       out->dtype);
+                double sum = integer_dot(&p, in[0], a + m * p.a_m, vector_at(in[2], m), in[3], b + n * p.b_n,
+                                         vector_at(in[5], n));
+                int64_t q = requantise(sum, vector_at(in[1], m), vector_at(in[4], n), vector_at(in[6], 0),
+                                       vector_at(in[7], 0), out->dtype);
                 wok_store_i64(out->dtype, out->data, y, 1, &q);
             }
     }
@@ -102,7 +106,7 @@ const wok_op_impl *const wok_impls_qlinear_matmul[] = {
     NULL,
 };
 
-/* ---- ConvInteger: x, w, x_zero?, w_zero? -------------------------------------------------------------------------------------- */
+/* ---- ConvInteger: x, w, x_zero?, w_zero? ------------------------------------------------------------------------- */
 
 wok_status wok_infer_conv_integer(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));
@@ -141,7 +145,7 @@ const wok_op_impl *const wok_impls_conv_integer[] = {
     NULL,
 };
 
-/* ---- QLinearConv: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32)? ---------------------------------------- */
+/* ---- QLinearConv: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32)? --------------------------- */
 
 wok_status wok_infer_qlinear_conv(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 8));
@@ -158,7 +162,8 @@ static void qlinear_conv_plane(void *arg, int64_t plane, int worker) {
     (void)worker;
     for (int64_t at = 0; at < job->ref.pixels_out; at++) {
         double sum = wok_conv_ref_sum(&job->ref, b, m, at) + vector_at(bias, m);
-        int64_t q = requantise(sum, vector_at(in[1], 0), vector_at(in[4], m), vector_at(in[6], 0), vector_at(in[7], 0), y->dtype);
+        int64_t q = requantise(sum, vector_at(in[1], 0), vector_at(in[4], m), vector_at(in[6], 0), vector_at(in[7], 0),
+                               y->dtype);
         wok_store_i64(y->dtype, y->data, plane * job->ref.pixels_out + at, 1, &q);
     }
 }
@@ -168,8 +173,8 @@ static wok_status qlinear_conv_run(wok_call *call) {
     conv_job job = {.call = call};
     WOK_TRY(wok_conv_ref_start(call, in[0], in[3], &job.ref));
     int64_t m = in[3]->dims[0];
-    if (!fits(in[1], 1) || !fits(in[2], 1) || !fits(in[4], m) || !fits(in[5], m) || !fits(in[6], 1) || !fits(in[7], 1) ||
-        !fits(input(call, 8), m))
+    if (!fits(in[1], 1) || !fits(in[2], 1) || !fits(in[4], m) || !fits(in[5], m) || !fits(in[6], 1) ||
+        !fits(in[7], 1) || !fits(input(call, 8), m))
         return wok_call_fail(call, WOK_ERR_SHAPE, "scales, zero points or bias do not fit the operands");
     job.ref.x_zero = vector_at(in[2], 0);
     job.ref.w_zero = in[5];

@@ -1,5 +1,5 @@
-/* quant.c - QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear by their definition: quantising divides in f32, rounds
- * half to even, then adds the zero point and saturates. */
+/* quant.c - QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear by their definition: quantising divides in f32,
+ * rounds half to even, then adds the zero point and saturates. */
 #include "ops.h"
 
 #include <math.h>
@@ -12,13 +12,16 @@ static bool is_quantised(wok_dtype dtype) {
 wok_status wok_infer_codes(wok_infer *infer, int i) {
     wok_dtype dtype = infer->in[i]->dtype;
     if (!dtype || is_quantised(dtype)) return WOK_OK;
-    return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "input %d is %s, not an integer of 8 or 16 bits", i, wok_dtype_name(dtype));
+    return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "input %d is %s, not an integer of 8 or 16 bits", i,
+                          wok_dtype_name(dtype));
 }
 
-static double scalar(const wok_tensor *t, int64_t i, double fallback) { return t ? wok_get_f64(t->dtype, t->data, i) : fallback; }
+static double scalar(const wok_tensor *t, int64_t i, double fallback) {
+    return t ? wok_get_f64(t->dtype, t->data, i) : fallback;
+}
 static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
 
-/* ---- which scale belongs to an element -------------------------------------------------------------------------------------- */
+/* ---- which scale belongs to an element --------------------------------------------------------------------------- */
 
 /* Per tensor (one scale), per axis (a vector), or in blocks along the axis (the scale has the tensor's rank). */
 typedef struct grain {
@@ -54,13 +57,14 @@ static int64_t grain_at(const grain *g, int64_t i) {
     return (i / g->inner / g->dim * g->blocks + along / g->block) * g->inner + i % g->inner;
 }
 
-/* ---- QuantizeLinear, DequantizeLinear --------------------------------------------------------------------------------------- */
+/* ---- QuantizeLinear, DequantizeLinear ---------------------------------------------------------------------------- */
 
 wok_status wok_infer_quantize(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));
     int64_t named = wok_ir_int(infer->node, "output_dtype", 0);
     wok_dtype dtype = infer->in[2] ? infer->in[2]->dtype : named > 0 && named <= WOK_BF16 ? (wok_dtype)named : WOK_U8;
-    if (dtype && !is_quantised(dtype)) return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "quantised type %d", (int)dtype);
+    if (dtype && !is_quantised(dtype))
+        return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "quantised type %d", (int)dtype);
     wok_infer_out(infer, 0, dtype, infer->in[0]->rank, infer->in[0]->dims);
     return WOK_OK;
 }
@@ -103,7 +107,8 @@ static wok_status dequantize_run(wok_call *call) {
     int64_t n = wok_tensor_count(x);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = grain_at(&g, i);
-        double v = (wok_get_f64(x->dtype, x->data, i) - scalar(zero, at, 0)) * wok_get_f64(scale->dtype, scale->data, at);
+        double v =
+            (wok_get_f64(x->dtype, x->data, i) - scalar(zero, at, 0)) * wok_get_f64(scale->dtype, scale->data, at);
         wok_store_f64(y->dtype, y->data, i, 1, &v);
     }
     return WOK_OK;
@@ -114,7 +119,7 @@ const wok_op_impl *const wok_impls_dequantize[] = {
     NULL,
 };
 
-/* ---- DynamicQuantizeLinear: y u8, scale f32, zero point u8 ------------------------------------------------------------------ */
+/* ---- DynamicQuantizeLinear: y u8, scale f32, zero point u8 ------------------------------------------------------- */
 
 wok_status wok_infer_dynamic_quantize(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 1));

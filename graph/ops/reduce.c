@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- axes --------------------------------------------------------------------------------------------------------------- */
+/* ---- axes -------------------------------------------------------------------------------------------------------- */
 
 /* Marks the axes to reduce. All of them where none are named, unless noop_with_empty_axes (then *noop). */
 static bool mark_axes(const wok_ir_node *node, const int64_t *axes, int count, int rank, bool *reduced, bool *noop) {
@@ -48,7 +48,7 @@ wok_status wok_infer_reduce(wok_infer *infer) {
     return WOK_OK;
 }
 
-/* ---- the reduction ------------------------------------------------------------------------------------------------------ */
+/* ---- the reduction ----------------------------------------------------------------------------------------------- */
 
 enum { CHUNK = 256, TASK_OUTPUTS = 64 };
 
@@ -62,7 +62,9 @@ typedef struct reduction {
 } reduction;
 
 static double start_of(wok_op op) {
-    return op == WOK_OP_ReduceMax ? -(double)INFINITY : op == WOK_OP_ReduceMin ? (double)INFINITY : op == WOK_OP_ReduceProd;
+    return op == WOK_OP_ReduceMax   ? -(double)INFINITY
+           : op == WOK_OP_ReduceMin ? (double)INFINITY
+                                    : op == WOK_OP_ReduceProd;
 }
 
 static double accumulate(wok_op op, double sum, const double *v, int64_t n, double shift) {
@@ -140,7 +142,8 @@ static int64_t reduce_int(const reduction *r, int64_t base) {
 }
 
 static bool exact_int(wok_op op, wok_dtype dtype) {
-    return !wok_dtype_is_float(dtype) && op != WOK_OP_ReduceL2 && op != WOK_OP_ReduceLogSum && op != WOK_OP_ReduceLogSumExp;
+    return !wok_dtype_is_float(dtype) && op != WOK_OP_ReduceL2 && op != WOK_OP_ReduceLogSum &&
+           op != WOK_OP_ReduceLogSumExp;
 }
 
 /* The largest or smallest of nothing: the other end of the type. */
@@ -214,7 +217,7 @@ const wok_op_impl *const wok_impls_reduce[] = {
     NULL,
 };
 
-/* ---- ArgMax, ArgMin ------------------------------------------------------------------------------------------------------- */
+/* ---- ArgMax, ArgMin ---------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_arg(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 1));
@@ -247,7 +250,8 @@ static wok_status arg_run(wok_call *call) {
     const wok_tensor *x = call->in[0];
     bool max = call->node->op == WOK_OP_ArgMax, last = wok_ir_int(call->node, "select_last_index", 0);
     int axis = wok_axis(wok_ir_int(call->node, "axis", 0), x->rank);
-    int64_t n = x->dims[axis], outer = wok_dims_product(x->dims, 0, axis), inner = wok_dims_product(x->dims, axis + 1, x->rank);
+    int64_t n = x->dims[axis], outer = wok_dims_product(x->dims, 0, axis),
+            inner = wok_dims_product(x->dims, axis + 1, x->rank);
     int64_t *y = call->out[0]->data;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < inner; i++) {
@@ -264,16 +268,19 @@ const wok_op_impl *const wok_impls_arg[] = {
     NULL,
 };
 
-/* ---- CumSum ----------------------------------------------------------------------------------------------------------------- */
+/* ---- CumSum ------------------------------------------------------------------------------------------------------ */
 
 static wok_status cum_sum_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
     int64_t named = wok_call_int(call, 1, 0);
     int axis = wok_axis(named, x->rank);
-    if (axis < 0) return wok_call_fail(call, WOK_ERR_VALUE, "axis %lld is outside a tensor of rank %d", (long long)named, x->rank);
+    if (axis < 0)
+        return wok_call_fail(call, WOK_ERR_VALUE, "axis %lld is outside a tensor of rank %d", (long long)named,
+                             x->rank);
     bool exclusive = wok_ir_int(call->node, "exclusive", 0), reverse = wok_ir_int(call->node, "reverse", 0);
     bool real = wok_dtype_is_float(x->dtype);
-    int64_t n = x->dims[axis], outer = wok_dims_product(x->dims, 0, axis), inner = wok_dims_product(x->dims, axis + 1, x->rank);
+    int64_t n = x->dims[axis], outer = wok_dims_product(x->dims, 0, axis),
+            inner = wok_dims_product(x->dims, axis + 1, x->rank);
     for (int64_t r = 0; r < outer * inner; r++) {
         int64_t base = r / inner * n * inner + r % inner;
         double sum = 0;
@@ -296,7 +303,7 @@ const wok_op_impl *const wok_impls_cum_sum[] = {
     NULL,
 };
 
-/* ---- MeanVarianceNormalization: (x - mean) / sqrt(variance + 1e-9) over axes ------------------------------------------------- */
+/* ---- MeanVarianceNormalization: (x - mean) / sqrt(variance + 1e-9) over axes ------------------------------------- */
 
 static void normalise(const reduction *r, int64_t base) {
     double mean = reduce_real(r, WOK_OP_ReduceSum, base, 0) / (double)r->count, square = 0;

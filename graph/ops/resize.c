@@ -1,8 +1,8 @@
 /* resize.c - Resize and Upsample: resampling along any axes, one axis after another, in double.
  *
  * An output position maps to a coordinate of the input (coordinate_transformation_mode); its taps are the two or four
- * neighbours, or all that the widened filter covers with antialias. Before version 11 a coordinate is position / scale, and
- * nearest rounds down. */
+ * neighbours, or all that the widened filter covers with antialias. Before version 11 a coordinate is position /
+ * scale, and nearest rounds down. */
 #include "ops.h"
 
 #include <math.h>
@@ -33,8 +33,9 @@ static int choose(const wok_ir_node *node, const char *attr, const char *fallbac
 
 static bool read_settings(const wok_ir_node *node, settings *s) {
     static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
-    static const char *const coordinates[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
-                                              "asymmetric", "tf_crop_and_resize", NULL};
+    static const char *const coordinates[] = {
+        "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+        NULL};
     static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
     static const char *const policies[] = {"stretch", "not_larger", "not_smaller", NULL};
     *s = (settings){.old = node->op == WOK_OP_Upsample || node->version < 11};
@@ -68,10 +69,11 @@ static int read_axes(const wok_ir_node *node, int rank, int *axes) {
     return count <= rank ? count : -1;
 }
 
-/* ---- output sizes ----------------------------------------------------------------------------------------------------------- */
+/* ---- output sizes ------------------------------------------------------------------------------------------------ */
 
 /* Factors of all axes from sizes: their own, or with a policy the smallest or largest of all. out is corrected. */
-static void scales_from_sizes(const settings *s, const int64_t *in, const int *axes, int count, int64_t *out, double *scale) {
+static void scales_from_sizes(const settings *s, const int64_t *in, const int *axes, int count, int64_t *out,
+                              double *scale) {
     double common = 0;
     for (int i = 0; i < count; i++) {
         double own = (double)out[axes[i]] / (double)in[axes[i]];
@@ -120,7 +122,8 @@ static wok_status sizes_by_size(wok_infer *infer, const settings *s, const int *
     bool numbers = true;
     for (int i = 0; i < count; i++) {
         int64_t n;
-        if (wok_dim_is_number(sizes[i], &n) && n < 0) return wok_infer_fail(infer, WOK_ERR_VALUE, "size %lld", (long long)n);
+        if (wok_dim_is_number(sizes[i], &n) && n < 0)
+            return wok_infer_fail(infer, WOK_ERR_VALUE, "size %lld", (long long)n);
         numbers = numbers && wok_dim_known(sizes[i]) && wok_dim_known(in[axes[i]]);
         dims[axes[i]] = sizes[i];
     }
@@ -137,7 +140,8 @@ wok_status wok_infer_resize(wok_infer *infer) {
     int64_t dims[WOK_MAX_RANK];
     settings s;
     infer->out[0].dtype = x->dtype;
-    if (!read_settings(infer->node, &s)) return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "an attribute has an unknown value");
+    if (!read_settings(infer->node, &s))
+        return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "an attribute has an unknown value");
     if (x->rank < 0) return WOK_OK;
     int count = read_axes(infer->node, x->rank, axes);
     if (count < 0) return wok_infer_fail(infer, WOK_ERR_SHAPE, "an axis is outside a tensor of rank %d", x->rank);
@@ -154,7 +158,7 @@ wok_status wok_infer_resize(wok_infer *infer) {
 
 wok_status wok_infer_upsample(wok_infer *infer) { return wok_infer_resize(infer); }
 
-/* ---- one axis ----------------------------------------------------------------------------------------------------------------- */
+/* ---- one axis ---------------------------------------------------------------------------------------------------- */
 
 typedef struct axis_job {
     const settings *s;
@@ -240,7 +244,7 @@ static void resample(const axis_job *a, const double *x, double *y, int64_t oute
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* Per axis: factor and region. */
 static wok_status read_factors(const wok_call *call, const settings *s, double *scale, double *start, double *end) {
@@ -285,8 +289,8 @@ static axis_job axis_of(const settings *s, const wok_call *call, int d, double s
     return a;
 }
 
-/* Two buffers of the largest tensor on the way, and the weights of one position. Scales may not be there yet: the filter's
- * width is taken from the sizes, with room for their rounding. */
+/* Two buffers of the largest tensor on the way, and the weights of one position. Scales may not be there yet: the
+ * filter's width is taken from the sizes, with room for their rounding. */
 static steps measure(const settings *s, const wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
     steps m = {wok_tensor_count(x), 4};
@@ -312,7 +316,8 @@ static wok_status resize_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
     double scale[WOK_MAX_RANK], start[WOK_MAX_RANK], end[WOK_MAX_RANK];
     settings s;
-    if (!read_settings(call->node, &s)) return wok_call_fail(call, WOK_ERR_UNSUPPORTED, "an attribute has an unknown value");
+    if (!read_settings(call->node, &s))
+        return wok_call_fail(call, WOK_ERR_UNSUPPORTED, "an attribute has an unknown value");
     if (!y->bytes) return WOK_OK;
     WOK_TRY(read_factors(call, &s, scale, start, end));
     steps m = measure(&s, call);

@@ -24,7 +24,11 @@ static void put(const wok_tensor *y, int64_t to, const wok_tensor *u, int64_t fr
         memcpy((char *)y->data + (size_t)to * size, (const char *)u->data + (size_t)from * size, size);
     } else if (wok_dtype_is_float(y->dtype)) {
         double a = wok_get_f64(y->dtype, y->data, to), b = wok_get_f64(u->dtype, u->data, from);
-        a = how == ADD ? a + b : how == MUL ? a * b : isnan(a) || isnan(b) ? a + b : how == MIN ? fmin(a, b) : fmax(a, b);
+        a = how == ADD             ? a + b
+            : how == MUL           ? a * b
+            : isnan(a) || isnan(b) ? a + b
+            : how == MIN           ? fmin(a, b)
+                                   : fmax(a, b);
         wok_store_f64(y->dtype, y->data, to, 1, &a);
     } else {
         int64_t a = wok_get_i64(y->dtype, y->data, to), b = wok_get_i64(u->dtype, u->data, from);
@@ -50,8 +54,8 @@ static wok_status start(wok_call *call, enum reduction *how) {
 static wok_status read_index(wok_call *call, int64_t i, int64_t dim, int64_t *index) {
     *index = wok_get_i64(call->in[1]->dtype, call->in[1]->data, i);
     if (*index < -dim || *index >= dim)
-        return wok_call_fail(call, WOK_ERR_VALUE, "index %lld is outside [%lld, %lld]", (long long)*index, (long long)-dim,
-                             (long long)dim - 1);
+        return wok_call_fail(call, WOK_ERR_VALUE, "index %lld is outside [%lld, %lld]", (long long)*index,
+                             (long long)-dim, (long long)dim - 1);
     if (*index < 0) *index += dim;
     return WOK_OK;
 }
@@ -117,7 +121,7 @@ const wok_op_impl *const wok_impls_scatter_nd[] = {
     NULL,
 };
 
-/* ---- OneHot ----------------------------------------------------------------------------------------------------------------- */
+/* ---- OneHot ------------------------------------------------------------------------------------------------------ */
 
 /* The depth, a scalar of any numeric type; -1: not known. */
 static wok_status one_hot_depth(wok_infer *infer, int64_t *depth) {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- NonZero ---------------------------------------------------------------------------------------------------------------- */
+/* ---- NonZero ----------------------------------------------------------------------------------------------------- */
 
 static bool is_zero(wok_dtype dtype, const void *data, int64_t i) {
     return wok_dtype_is_float(dtype) ? wok_get_f64(dtype, data, i) == 0 : wok_get_i64(dtype, data, i) == 0;
@@ -46,7 +46,7 @@ const wok_op_impl *const wok_impls_non_zero[] = {
     NULL,
 };
 
-/* ---- TopK ------------------------------------------------------------------------------------------------------------------- */
+/* ---- TopK -------------------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_top_k(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 2));

@@ -11,7 +11,7 @@ static void pass_ints(wok_infer *infer) {
     if (wok_infer_ints(infer, 0, ints, &count)) wok_infer_set_ints(infer, 0, ints, count);
 }
 
-/* ---- views ------------------------------------------------------------------------------------------------------------ */
+/* ---- views ------------------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_identity(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 1));
@@ -46,12 +46,13 @@ static wok_status reshape_mismatch(wok_infer *infer, const int64_t *dims, int ra
     wok_type target = {.rank = rank};
     memcpy(target.dims, dims, (size_t)rank * sizeof *dims);
     if (guess >= 0) target.dims[guess] = -1;
-    return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s cannot take the shape %s%s", wok_type_text(infer->graph, infer->in[0]),
-                          wok_type_text(infer->graph, &target), guess >= 0 ? " (one size is left open)" : "");
+    return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s cannot take the shape %s%s",
+                          wok_type_text(infer->graph, infer->in[0]), wok_type_text(infer->graph, &target),
+                          guess >= 0 ? " (one size is left open)" : "");
 }
 
-/* dims[guess] = elements of x / product of the others. Sizes that stand on both sides are struck out first: symbols divide
- * best where nothing has to be multiplied. */
+/* dims[guess] = elements of x / product of the others. Sizes that stand on both sides are struck out first: symbols
+ * divide best where nothing has to be multiplied. */
 static wok_status fill_guess(wok_infer *infer, int64_t *dims, int rank, int guess) {
     const wok_type *x = infer->in[0];
     int64_t others[WOK_MAX_RANK], all[WOK_MAX_RANK];
@@ -80,8 +81,8 @@ wok_status wok_infer_reshape(wok_infer *infer) {
     int rank, guess;
     infer->out[0].dtype = x->dtype;
     if (shape->rank > 1 || (shape->dtype && shape->dtype != WOK_I64))
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the target shape is %s %s, not a list of i64", wok_dtype_name(shape->dtype),
-                              wok_type_text(infer->graph, shape));
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the target shape is %s %s, not a list of i64",
+                              wok_dtype_name(shape->dtype), wok_type_text(infer->graph, shape));
     if (!wok_infer_ints(infer, 1, dims, &rank)) {
         if (shape->rank != 1 || !wok_dim_known(shape->dims[0]) || shape->dims[0] > WOK_MAX_RANK) return WOK_OK;
         rank = (int)shape->dims[0];
@@ -112,7 +113,8 @@ wok_status wok_infer_flatten(wok_infer *infer) {
     if (x->rank < 0) return WOK_OK;
     int64_t axis = wok_ir_int(infer->node, "axis", 1);
     if (axis < -x->rank || axis > x->rank)
-        return wok_infer_fail(infer, WOK_ERR_SHAPE, "axis %lld is outside a tensor of rank %d", (long long)axis, x->rank);
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "axis %lld is outside a tensor of rank %d", (long long)axis,
+                              x->rank);
     int split = (int)(axis < 0 ? axis + x->rank : axis);
     int64_t dims[2] = {wok_infer_product(infer, x->dims, 0, split), wok_infer_product(infer, x->dims, split, x->rank)};
     wok_infer_out(infer, 0, x->dtype, 2, dims);
@@ -191,7 +193,7 @@ const wok_op_impl *const wok_impls_view[] = {
     NULL,
 };
 
-/* ---- Dropout ------------------------------------------------------------------------------------------------------------ */
+/* ---- Dropout ----------------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_dropout(wok_infer *infer) {
     WOK_TRY(wok_infer_identity(infer));
@@ -223,7 +225,7 @@ const wok_op_impl *const wok_impls_dropout[] = {
     NULL,
 };
 
-/* ---- Shape, Size -------------------------------------------------------------------------------------------------------- */
+/* ---- Shape, Size ------------------------------------------------------------------------------------------------- */
 
 static int clamp_index(int64_t index, int rank) {
     if (index < 0) index += rank;
@@ -278,10 +280,10 @@ const wok_op_impl *const wok_impls_size[] = {
     NULL,
 };
 
-/* ---- Constant, ConstantOfShape ------------------------------------------------------------------------------------------ */
+/* ---- Constant, ConstantOfShape ----------------------------------------------------------------------------------- */
 
-/* The constant that a node's attributes hold; rank -1 if none that can be used. Data stands in the graph's arena or in the
- * model. */
+/* The constant that a node's attributes hold; rank -1 if none that can be used. Data stands in the graph's arena or in
+ * the model. */
 static wok_type constant_type(wok_graph *graph, const wok_ir_node *node) {
     const wok_attr *a;
     if ((a = wok_ir_attr(node, "value", WOK_ATTR_TENSOR))) return graph->values[a->u.tensor].type;
@@ -375,7 +377,7 @@ const wok_op_impl *const wok_impls_constant_of_shape[] = {
     NULL,
 };
 
-/* ---- Range -------------------------------------------------------------------------------------------------------------- */
+/* ---- Range ------------------------------------------------------------------------------------------------------- */
 
 static wok_status range_count(wok_infer *infer, double start, double limit, double delta, int64_t *count) {
     if (delta == 0) return wok_infer_fail(infer, WOK_ERR_VALUE, "the step is 0");
@@ -435,7 +437,7 @@ const wok_op_impl *const wok_impls_range[] = {
     NULL,
 };
 
-/* ---- EyeLike, Trilu ------------------------------------------------------------------------------------------------------- */
+/* ---- EyeLike, Trilu ---------------------------------------------------------------------------------------------- */
 
 wok_status wok_infer_eye_like(wok_infer *infer) {
     WOK_TRY(wok_infer_need(infer, 1));

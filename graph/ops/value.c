@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- half precision ------------------------------------------------------------------------------------------------- */
+/* ---- half precision ---------------------------------------------------------------------------------------------- */
 
 static double f16_to_f64(uint16_t h) {
     int exponent = h >> 10 & 31, mantissa = h & 0x3ff;
@@ -45,7 +45,7 @@ static uint16_t f64_to_bf16(double x) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* ---- loads and stores ------------------------------------------------------------------------------------------------- */
+/* ---- loads and stores -------------------------------------------------------------------------------------------- */
 
 #define EACH_INTEGER(X)                                                                                                \
     X(WOK_U8, uint8_t)                                                                                                 \
@@ -194,7 +194,7 @@ int64_t wok_call_int(const wok_call *call, int i, int64_t fallback) {
     return t && wok_tensor_count(t) > 0 ? wok_get_i64(t->dtype, t->data, 0) : fallback;
 }
 
-/* ---- broadcasting ----------------------------------------------------------------------------------------------------- */
+/* ---- broadcasting ------------------------------------------------------------------------------------------------ */
 
 /* Dimension d of the output goes into the last one of the walk if no input notices. */
 static bool join(wok_walk *walk, int64_t dim, const int64_t *step) {
@@ -304,12 +304,13 @@ void wok_copy_step(void *y, const void *x, int64_t step, int64_t n, size_t size)
     }
 }
 
-/* ---- accept ------------------------------------------------------------------------------------------------------------- */
+/* ---- accept ------------------------------------------------------------------------------------------------------ */
 
 const char *wok_accept_f32(const wok_prepare *prepare) {
     return prepare->in[0] && prepare->in[0]->dtype == WOK_F32 ? NULL : "computes f32 only";
 }
 
 const char *wok_accept_number(const wok_prepare *prepare) {
-    return !prepare->in[0] || wok_dtype_size(prepare->in[0]->dtype) ? NULL : "the element type is not one to compute with";
+    return !prepare->in[0] || wok_dtype_size(prepare->in[0]->dtype) ? NULL
+                                                                    : "the element type is not one to compute with";
 }

@@ -21,12 +21,13 @@ const char *wok_window_read(const wok_ir_node *node, int rank, const int64_t *ke
     int64_t pads[2 * WOK_WINDOW_MAX];
     *window = (wok_window){.rank = rank, .ceil_mode = wok_ir_int(node, "ceil_mode", 0) != 0};
     if (rank < 1 || rank > WOK_WINDOW_MAX) return "the input has no spatial dimensions";
-    if ((wrong = read_list(node, "kernel_shape", rank, 0, kernel && !wok_ir_attr(node, "kernel_shape", WOK_ATTR_INTS) ? 0 : 1,
-                           window->kernel)))
+    if ((wrong = read_list(node, "kernel_shape", rank, 0,
+                           kernel && !wok_ir_attr(node, "kernel_shape", WOK_ATTR_INTS) ? 0 : 1, window->kernel)))
         return wrong;
     for (int d = 0; d < rank && kernel; d++) {
         if (window->kernel[d] == 0) window->kernel[d] = kernel[d];
-        if (wok_dim_known(kernel[d]) && kernel[d] != window->kernel[d]) return "kernel_shape is not that of the weights";
+        if (wok_dim_known(kernel[d]) && kernel[d] != window->kernel[d])
+            return "kernel_shape is not that of the weights";
     }
     if ((wrong = read_list(node, "strides", rank, 1, 1, window->stride))) return wrong;
     if ((wrong = read_list(node, "dilations", rank, 1, 1, window->dilation))) return wrong;
@@ -81,7 +82,8 @@ wok_status wok_window_infer(wok_infer *infer, wok_window *w, const int64_t *in) 
         } else if (!wok_dim_known(in[d])) {
             w->out[d] = symbolic_out(infer, w, d);
         } else {
-            if (in[d] > INT64_MAX / 4) return wok_infer_fail(infer, WOK_ERR_SHAPE, "spatial size %lld", (long long)in[d]);
+            if (in[d] > INT64_MAX / 4)
+                return wok_infer_fail(infer, WOK_ERR_SHAPE, "spatial size %lld", (long long)in[d]);
             w->out[d] = known_out(w, d);
             if (w->out[d] < 1 || in[d] < 1)
                 return wok_infer_fail(infer, WOK_ERR_SHAPE, "a window of %lld (dilated) does not fit spatial size %lld",
@@ -122,7 +124,8 @@ wok_taps wok_window_taps(const wok_window *w, int64_t at) {
     wok_taps taps = {.count = 1, .padded = 1};
     for (int d = w->rank - 1; d >= 0; d--) {
         int64_t start = at % w->out[d] * w->stride[d], begin = w->begin[d], end = begin + w->in[d];
-        int64_t lo = first_at(start, w->dilation[d], begin, w->kernel[d]), hi = first_at(start, w->dilation[d], end, w->kernel[d]);
+        int64_t lo = first_at(start, w->dilation[d], begin, w->kernel[d]),
+                hi = first_at(start, w->dilation[d], end, w->kernel[d]);
         taps.first[d] = start + lo * w->dilation[d] - begin;
         taps.size[d] = hi - lo;
         taps.count *= hi - lo;

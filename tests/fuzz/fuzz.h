@@ -1,6 +1,7 @@
-/* fuzz.h - what the fuzz targets share. A target is LLVMFuzzerTestOneInput: clang links libFuzzer to it, gcc replay.c.
- * Promises that every target checks: no crash (the sanitizers see to that), nothing leaks, a failure has one sentence, and
- * a small file never makes the library hold much memory: the context's limit stands for "a small multiple of the file". */
+/* fuzz.h - what the fuzz targets share. A target is LLVMFuzzerTestOneInput: clang links libFuzzer to it, gcc
+ * replay.c. Promises that every target checks: no crash (the sanitizers see to that), nothing leaks, a failure has
+ * one sentence, and a small file never makes the library hold much memory: the context's limit stands for "a small
+ * multiple of the file". */
 #ifndef TEST_FUZZ_H
 #define TEST_FUZZ_H
 
@@ -13,8 +14,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static inline wok_ctx *fuzz_ctx(size_t memory_limit) {
-    wok_ctx *ctx = wok_ctx_create(
-        &(wok_ctx_options){.size = sizeof(wok_ctx_options), .threads = 1, .memory_limit = memory_limit});
+    wok_ctx *ctx =
+        wok_ctx_create(&(wok_ctx_options){.size = sizeof(wok_ctx_options), .threads = 1, .memory_limit = memory_limit});
     if (!ctx) abort();
     return ctx;
 }

@@ -1,5 +1,5 @@
-/* fuzz_graph.c - from a file to a run: rewrites, constant folding, shape inference, planning and the kernels on whatever
- * graph the fuzzer makes of the seeds, with small inputs of the declared types. */
+/* fuzz_graph.c - from a file to a run: rewrites, constant folding, shape inference, planning and the kernels on
+ * whatever graph the fuzzer makes of the seeds, with small inputs of the declared types. */
 #include "fuzz.h"
 
 enum { MOST_BYTES = 1 << 16 };

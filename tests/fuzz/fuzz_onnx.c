@@ -1,4 +1,5 @@
-/* fuzz_onnx.c - the ONNX reader, the checks of a finished model, and the writer. What loads must load again when written. */
+/* fuzz_onnx.c - the ONNX reader, the checks of a finished model, and the writer. What loads must load again when
+ * written. */
 #define _DEFAULT_SOURCE
 #include "fuzz.h"
 

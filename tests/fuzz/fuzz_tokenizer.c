@@ -1,5 +1,5 @@
-/* fuzz_tokenizer.c - tokenizer.json and vocab.txt, and texts on whatever vocabulary they make: up to the first zero byte the
- * file, behind it the text. */
+/* fuzz_tokenizer.c - tokenizer.json and vocab.txt, and texts on whatever vocabulary they make: up to the first zero
+ * byte the file, behind it the text. */
 #include "fuzz.h"
 
 #include "wok_text.h"
@@ -7,11 +7,12 @@
 static void encode(const wok_tokenizer *tokenizer, const char *text, size_t length) {
     wok_encoding *encoding = NULL;
     if (wok_encoding_create(tokenizer, &encoding) != WOK_OK) return;
-    wok_encode_options options = {.size = sizeof options, .max_length = 8, .truncation = WOK_LONGEST_FIRST, .offsets = true};
+    wok_encode_options options = {
+        .size = sizeof options, .max_length = 8, .truncation = WOK_LONGEST_FIRST, .offsets = true};
     for (int form = 0; form < 3; form++) {
         const char *pair = form == 2 ? text : NULL;
-        wok_status status = wok_tokenizer_encode(tokenizer, form ? &options : NULL, text, length, pair, pair ? length / 2 : 0,
-                                                 encoding);
+        wok_status status = wok_tokenizer_encode(tokenizer, form ? &options : NULL, text, length, pair,
+                                                 pair ? length / 2 : 0, encoding);
         fuzz_sentence(status, wok_encoding_error(encoding));
         for (size_t i = 0; status == WOK_OK && i < wok_encoding_size(encoding); i++) {
             int32_t id = wok_encoding_ids(encoding)[i];
@@ -32,8 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t before = wok_ctx_memory(ctx, NULL);
     for (int form = 0; form < 2; form++) {
         wok_tokenizer *tokenizer = NULL;
-        wok_status status = (form ? wok_tokenizer_from_vocab : wok_tokenizer_from_json)(ctx, (const char *)data, file, NULL,
-                                                                                        &tokenizer);
+        wok_status status = (form ? wok_tokenizer_from_vocab : wok_tokenizer_from_json)(ctx, (const char *)data, file,
+                                                                                        NULL, &tokenizer);
         fuzz_sentence(status, wok_ctx_error(ctx));
         if (tokenizer) {
             encode(tokenizer, sample, sizeof sample - 1);

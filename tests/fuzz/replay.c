@@ -1,5 +1,5 @@
-/* replay.c - a main for fuzz targets where there is no libFuzzer: every file of the given folders as it is, cut at a few
- * places, and with bytes changed (the same changes on every run). usage: TARGET [ROUNDS] FOLDER|FILE... */
+/* replay.c - a main for fuzz targets where there is no libFuzzer: every file of the given folders as it is, cut at a
+ * few places, and with bytes changed (the same changes on every run). usage: TARGET [ROUNDS] FOLDER|FILE... */
 #define _DEFAULT_SOURCE
 #include "fuzz.h"
 
