@@ -301,6 +301,192 @@ typedef struct wok_attn_kernel {
 } wok_attn_kernel;
 WOK_DEFINE_SELECT(attn)
 
+/* ---- 8-bit integers: what gemm_s8, conv_s8 and dwconv_s8 share ------------------------------------------------------- */
+/* One canonical quantised tensor: signed bytes q with value (q - zero) * scale, zero in [-128, 127]. An unsigned tensor is
+ * the same with 128 taken off bytes and zero point. Sums are exact in int32 (k and the number of taps times channels is at
+ * most WOK_S8_MAX_K), so every variant gives the bits of the reference, whatever its instructions are.
+ *
+ * acc[m][n] = sum_k (a[m][k] - a_zero) * (b[k][n] - b_zero[n]), an exact int32; then, in f32, each step rounded once:
+ *   WOK_S8_OUT_S32   y = acc
+ *   WOK_S8_OUT_F32   v = fmaf((float)acc, s, bias[n]); v = v + residual[m][n]; y = act(v)
+ *                    s = scale[n], or row_scale[m] * scale[n] where the rows have scales of their own
+ *   WOK_S8_OUT_S8    v = fmaf((float)acc, scale[n], bias[n]); v = fmaf((float)(residual[m][n] - residual_zero),
+ *                    residual_scale, v); y = clamp(round half to even(v) + zero, lo, hi); y = table[y + 128] if there is one
+ * For S8, scale[n] is a_scale * b_scale[n] / y_scale, bias[n] the real bias / y_scale, residual_scale r_scale / y_scale.
+ * ReLU is lo = zero, ReLU6 hi = zero + round(6 / y_scale) too; any other function of one byte is a table. */
+
+enum { WOK_S8_MAX_K = 32768 };
+
+typedef enum wok_s8_out { WOK_S8_OUT_S32, WOK_S8_OUT_F32, WOK_S8_OUT_S8 } wok_s8_out;
+
+typedef struct wok_epilogue_s8 {
+    wok_s8_out out;
+    const float *scale;      /* n values; not used by S32 */
+    const float *bias;       /* n values, or NULL: 0 */
+    const float *row_scale;  /* F32 only: m values, or NULL */
+    const void *residual;    /* f32 (F32) or s8 (S8) with the rows and columns of the output, or NULL; may be the output */
+    int64_t residual_stride; /* elements between rows of `residual` */
+    float residual_scale;    /* S8 */
+    int32_t residual_zero;   /* S8 */
+    int32_t zero, lo, hi;    /* S8: -128 <= lo <= hi <= 127, zero in [-128, 127] */
+    const int8_t *table;     /* S8: 256 values, or NULL */
+    wok_act act;             /* F32 */
+    float act_lo, act_hi;    /* F32, WOK_ACT_CLAMP */
+} wok_epilogue_s8;
+
+/* ---- gemm_s8: integer product with packed weights ------------------------------------------------------------------- */
+
+typedef struct wok_gemm_s8_problem {
+    int64_t n, k; /* n >= 1, 0 <= k <= WOK_S8_MAX_K */
+} wok_gemm_s8_problem;
+
+typedef struct wok_gemm_s8_args {
+    int64_t m, n, k;
+    const int8_t *a; /* row-major, lda >= k */
+    int64_t lda;
+    int32_t a_zero;          /* zero point of all rows, in [-128, 127] */
+    const int32_t *row_zero; /* m zero points instead, or NULL */
+    const void *packed;      /* B as packed by the same kernel */
+    void *c;                 /* int32_t, float or int8_t as the epilogue says; row-major, ldc >= n; must not overlap a */
+    int64_t ldc;
+    wok_epilogue_s8 epilogue;
+} wok_gemm_s8_args;
+
+typedef struct wok_gemm_s8_kernel {
+    wok_kernel base;
+    const char *layout;
+    int mr, nr;
+    size_t (*packed_bytes)(const wok_gemm_s8_problem *problem);
+    /* b[k][n] stands at b[k * stride_k + n * stride_n]; b_zero: n zero points in [-128, 127], or NULL for 0. `packed` holds
+     * packed_bytes() bytes aligned to 64. Work is split over `parallel`. */
+    void (*pack)(const wok_gemm_s8_problem *problem, const int8_t *b, int64_t stride_k, int64_t stride_n,
+                 const int8_t *b_zero, void *packed, const wok_parallel *parallel);
+    void (*run)(const wok_gemm_s8_args *args, const wok_parallel *parallel);
+} wok_gemm_s8_kernel;
+WOK_DEFINE_SELECT(gemm_s8)
+
+/* ---- conv_s8: 2-D convolution of bytes, NHWC ------------------------------------------------------------------------- */
+/* Taps outside the picture hold x_zero, that is the value 0. Problem as conv_f32; taps * c_in / group <= WOK_S8_MAX_K. */
+
+typedef struct wok_conv_s8_args {
+    int64_t batch, in_h, in_w, out_h, out_w;
+    int64_t pad_top, pad_left; /* bottom and right follow from out_h, out_w */
+    const int8_t *x;           /* [batch][in_h][in_w][c_in], x_stride elements from pixel to pixel (>= c_in) */
+    int64_t x_stride;
+    int32_t x_zero;
+    const void *packed;
+    void *y; /* [batch][out_h][out_w][c_out], y_stride elements from pixel to pixel; must not overlap x */
+    int64_t y_stride;
+    wok_epilogue_s8 epilogue; /* rows are output pixels; row_scale is not used */
+    void *workspace;          /* workspace_bytes() bytes aligned to 64, contents unimportant */
+} wok_conv_s8_args;
+
+typedef struct wok_conv_s8_kernel {
+    wok_kernel base; /* accepts a wok_conv_f32_problem */
+    const char *layout;
+    int mr, nr;
+    size_t (*packed_bytes)(const wok_conv_f32_problem *problem);
+    /* w: [c_out][c_in / group][kernel_h][kernel_w] contiguous; w_zero: c_out zero points, or NULL for 0 */
+    void (*pack)(const wok_conv_f32_problem *problem, const int8_t *w, const int8_t *w_zero, void *packed);
+    size_t (*workspace_bytes)(const wok_conv_f32_problem *problem, const wok_conv_s8_args *args, int threads);
+    void (*run)(const wok_conv_f32_problem *problem, const wok_conv_s8_args *args, const wok_parallel *parallel);
+} wok_conv_s8_kernel;
+typedef wok_conv_f32_problem wok_conv_s8_problem;
+WOK_DEFINE_SELECT(conv_s8)
+
+/* ---- dwconv_s8: depthwise 2-D convolution of bytes, NHWC ------------------------------------------------------------- */
+
+typedef struct wok_dwconv_s8_args {
+    int64_t batch, in_h, in_w, out_h, out_w, pad_top, pad_left;
+    const int8_t *x; /* NHWC, pixels x_stride apart */
+    int64_t x_stride;
+    int32_t x_zero;
+    const void *packed;
+    void *y; /* must not overlap x */
+    int64_t y_stride;
+    wok_epilogue_s8 epilogue; /* row_scale is not used */
+} wok_dwconv_s8_args;
+
+typedef struct wok_dwconv_s8_kernel {
+    wok_kernel base; /* accepts a wok_dwconv_problem with at most WOK_S8_MAX_K taps */
+    const char *layout;
+    size_t (*packed_bytes)(const wok_dwconv_problem *problem);
+    /* w: [channels][kernel_h][kernel_w]; w_zero: `channels` zero points, or NULL for 0 */
+    void (*pack)(const wok_dwconv_problem *problem, const int8_t *w, const int8_t *w_zero, void *packed);
+    void (*run)(const wok_dwconv_problem *problem, const wok_dwconv_s8_args *args, const wok_parallel *parallel);
+} wok_dwconv_s8_kernel;
+typedef wok_dwconv_problem wok_dwconv_s8_problem;
+WOK_DEFINE_SELECT(dwconv_s8)
+
+/* ---- pool_s8: 2-D max and average of bytes, NHWC ---------------------------------------------------------------------- */
+/* Max: y = x's largest byte, the quantisation stays. Average: s = sum over the window of (x - x_zero), exact; then in f32
+ *   y = clamp(round half to even((float)s * x_scale / count / y_scale) + y_zero, -128, 127)    left to right, each rounded
+ * with count as in `pool`. A window without a pixel gives -128 (max) and y_zero (average). At most 2^23 pixels a window. */
+
+typedef struct wok_pool_s8_args {
+    int64_t batch, in_h, in_w, out_h, out_w;
+    int64_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
+    int64_t pad_top, pad_left, pad_bottom, pad_right;
+    bool count_include_pad;
+    const int8_t *x; /* NHWC */
+    int64_t x_stride;
+    int8_t *y;
+    int64_t y_stride;
+    float x_scale, y_scale; /* average only */
+    int32_t x_zero, y_zero;
+} wok_pool_s8_args;
+
+typedef struct wok_pool_s8_kernel {
+    wok_kernel base; /* accepts a wok_pool_problem */
+    void (*run)(const wok_pool_problem *problem, const wok_pool_s8_args *args, const wok_parallel *parallel);
+} wok_pool_s8_kernel;
+typedef wok_pool_problem wok_pool_s8_problem;
+WOK_DEFINE_SELECT(pool_s8)
+
+/* ---- eltwise_s8: to bytes, from bytes, byte by byte ------------------------------------------------------------------- */
+/* All in f32, one rounding an operation, so that fusing changes no bit of what QuantizeLinear and DequantizeLinear say:
+ *   QUANTIZE       y = clamp(round half to even(a / y_scale) + y_zero, -128, 127); NaN gives y_zero
+ *   QUANTIZE_ROWS  ONNX's DynamicQuantizeLinear of each row by itself, with 128 taken off: lo = min(0, row), hi = max(0,
+ *                  row), scale = (hi - lo) / 255, zero = clamp(round half to even(-lo / scale), 0, 255) - 128, then
+ *                  QUANTIZE. scale, zero go to row_scale[row], row_zero[row]. A row of zeros has scale 1 and zero -128. A
+ *                  row that holds a NaN or an infinity has scale NaN, zero 0 and bytes 0, so that what is made of it is
+ *                  NaN too.
+ *   DEQUANTIZE     y = (float)(a - a_zero) * a_scale
+ *   TABLE          y = table[a + 128]
+ *   ADD, MUL       y = QUANTIZE(DEQUANTIZE(a) + or * DEQUANTIZE(b)), clamped to [lo, hi] */
+
+typedef enum wok_eltwise_s8_op {
+    WOK_ELT_S8_QUANTIZE,
+    WOK_ELT_S8_QUANTIZE_ROWS,
+    WOK_ELT_S8_DEQUANTIZE,
+    WOK_ELT_S8_TABLE,
+    WOK_ELT_S8_ADD,
+    WOK_ELT_S8_MUL
+} wok_eltwise_s8_op;
+
+typedef struct wok_eltwise_s8_problem {
+    wok_eltwise_s8_op op;
+} wok_eltwise_s8_problem;
+
+typedef struct wok_eltwise_s8_args {
+    int64_t rows, cols;        /* rows * cols contiguous elements; only QUANTIZE_ROWS tells rows apart */
+    const void *a, *b;         /* f32 for the two QUANTIZE, s8 otherwise; b: ADD and MUL */
+    int64_t a_step, b_step;    /* ADD and MUL: 1, or 0 for one byte repeated; otherwise 1 */
+    void *y;                   /* f32 for DEQUANTIZE, s8 otherwise; may be a or b, element for element, where all are s8 */
+    float a_scale, b_scale, y_scale;
+    int32_t a_zero, b_zero, y_zero;
+    int32_t lo, hi;            /* ADD and MUL */
+    const int8_t *table;       /* TABLE: 256 values */
+    float *row_scale;          /* QUANTIZE_ROWS: results, `rows` values each */
+    int32_t *row_zero;
+} wok_eltwise_s8_args;
+
+typedef struct wok_eltwise_s8_kernel {
+    wok_kernel base;
+    void (*run)(const wok_eltwise_s8_problem *problem, const wok_eltwise_s8_args *args, const wok_parallel *parallel);
+} wok_eltwise_s8_kernel;
+WOK_DEFINE_SELECT(eltwise_s8)
+
 /* ---- norm: LayerNorm and softmax over rows, f32 ------------------------------------------------------------------- */
 
 typedef enum wok_norm_op { WOK_NORM_LAYER, WOK_NORM_RMS, WOK_NORM_SOFTMAX, WOK_NORM_LOG_SOFTMAX } wok_norm_op;
