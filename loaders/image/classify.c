@@ -32,25 +32,30 @@ static const wok_value_info *input_of(const wok_model *model) {
     return NULL;
 }
 
-/* Height and width are -1 where they are free. */
-static wok_status look_at_input(wok_classifier *c, const char *path, bool *hwc, int64_t *height, int64_t *width) {
-    const wok_value_info *in = input_of(c->model);
+/* The picture that a model reads: -1 where a size is free. */
+struct slot {
+    bool hwc;
+    int64_t batch, height, width;
+};
+
+static wok_status look_at_input(wok_ctx *ctx, const wok_model *model, const char *path, struct slot *slot) {
+    const wok_value_info *in = input_of(model);
     int wanted = 0;
-    for (int i = 0; i < wok_model_input_count(c->model); i++) wanted += !wok_model_input(c->model, i)->optional;
+    for (int i = 0; i < wok_model_input_count(model); i++) wanted += !wok_model_input(model, i)->optional;
     if (wanted != 1 || in->dtype != WOK_F32 || in->rank != 4 || (in->dims[1] != 3 && in->dims[3] != 3))
-        return wok_ctx_fail(c->ctx, WOK_ERR_UNSUPPORTED,
+        return wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED,
                             "%s does not classify pictures: its input is not one f32 [N,3,H,W] or [N,H,W,3]", path);
-    *hwc = in->dims[1] != 3;
-    *height = in->dims[*hwc ? 1 : 2];
-    *width = in->dims[*hwc ? 2 : 3];
-    c->batch = in->dims[0] > 0 ? in->dims[0] : 1;
+    slot->hwc = in->dims[1] != 3;
+    slot->batch = in->dims[0] > 0 ? in->dims[0] : 1;
+    slot->height = in->dims[slot->hwc ? 1 : 2];
+    slot->width = in->dims[slot->hwc ? 2 : 3];
     return WOK_OK;
 }
 
 /* A preset at the model's size, where that is fixed: a resize keeps its ratio to the crop. */
-static wok_status use_preset(wok_classifier *c, const char *name, int64_t height, int64_t width) {
-    wok_preprocess *p = &c->preprocess;
-    wok_status status = wok_preprocess_preset(c->ctx, name, p);
+static wok_status use_preset(wok_ctx *ctx, const char *name, const struct slot *slot, wok_preprocess *p) {
+    const int64_t height = slot->height, width = slot->width;
+    wok_status status = wok_preprocess_preset(ctx, name, p);
     if (status != WOK_OK || height < 1 || width < 1) return status;
     if (p->resize) {
         const int64_t side = height < width ? height : width;
@@ -64,26 +69,39 @@ static wok_status use_preset(wok_classifier *c, const char *name, int64_t height
     return WOK_OK;
 }
 
-static wok_status choose_preprocess(wok_classifier *c, const char *path, const wok_classifier_options *o) {
-    bool hwc = false;
-    int64_t height = -1, width = -1;
-    struct stat info;
-    wok_status status = look_at_input(c, path, &hwc, &height, &width);
-    if (status != WOK_OK) return status;
-    char *beside = wok_image_beside(c->ctx, path, "preprocess.json");
-    if (!beside) return WOK_ERR_MEMORY;
-    if (o->preprocess) c->preprocess = *o->preprocess;
-    else if (!o->preset && stat(beside, &info) == 0) status = wok_preprocess_beside(c->ctx, path, &c->preprocess);
-    else status = use_preset(c, o->preset ? o->preset : "torchvision", height, width);
-    wok_image_beside_free(c->ctx, beside);
-    if (status != WOK_OK) return status;
-    wok_preprocess *p = &c->preprocess;
-    p->layout = hwc ? WOK_LAYOUT_HWC : WOK_LAYOUT_CHW;
+/* Layout, element type and (where nothing else says how large) size follow the model. */
+static void fit_to_model(const struct slot *slot, wok_preprocess *p) {
+    p->layout = slot->hwc ? WOK_LAYOUT_HWC : WOK_LAYOUT_CHW;
     p->dtype = WOK_F32;
-    if (!p->crop_h && !p->height && height > 0 && width > 0) { /* nothing else says how large */
-        *(p->resize ? &p->crop_h : &p->height) = height;
-        *(p->resize ? &p->crop_w : &p->width) = width;
+    if (!p->crop_h && !p->height && slot->height > 0 && slot->width > 0) {
+        *(p->resize ? &p->crop_h : &p->height) = slot->height;
+        *(p->resize ? &p->crop_w : &p->width) = slot->width;
     }
+}
+
+wok_status wok_preprocess_for_model(wok_ctx *ctx, const wok_model *model, const char *path, const char *preset,
+                                    wok_preprocess *p) {
+    struct slot slot;
+    struct stat info;
+    wok_status status = look_at_input(ctx, model, path, &slot);
+    if (status != WOK_OK) return status;
+    char *beside = wok_image_beside(ctx, path, "preprocess.json");
+    if (!beside) return WOK_ERR_MEMORY;
+    if (!preset && stat(beside, &info) == 0) status = wok_preprocess_beside(ctx, path, p);
+    else status = use_preset(ctx, preset ? preset : "torchvision", &slot, p);
+    wok_image_beside_free(ctx, beside);
+    if (status == WOK_OK) fit_to_model(&slot, p);
+    return status;
+}
+
+static wok_status choose_preprocess(wok_classifier *c, const char *path, const wok_classifier_options *o) {
+    struct slot slot;
+    wok_status status = look_at_input(c->ctx, c->model, path, &slot);
+    if (status != WOK_OK) return status;
+    c->batch = slot.batch;
+    if (!o->preprocess) return wok_preprocess_for_model(c->ctx, c->model, path, o->preset, &c->preprocess);
+    c->preprocess = *o->preprocess;
+    fit_to_model(&slot, &c->preprocess);
     return WOK_OK;
 }
 

@@ -125,6 +125,11 @@ WOK_API wok_status wok_preprocess_parse(wok_ctx *ctx, const char *json, size_t b
                                         wok_preprocess *p);
 /* preprocess.json beside a model file or in a model's folder. WOK_ERR_IO if there is none. */
 WOK_API wok_status wok_preprocess_beside(wok_ctx *ctx, const char *model_path, wok_preprocess *p);
+/* How wok_classifier prepares pictures for this model: as `preset` says, at the model's size where that is fixed; with
+ * preset NULL as preprocess.json beside model_path says, else torchvision. Layout and element type follow the model, whose
+ * one needed input must be f32 [N,3,H,W] or [N,H,W,3] (otherwise WOK_ERR_UNSUPPORTED). */
+WOK_API wok_status wok_preprocess_for_model(wok_ctx *ctx, const wok_model *model, const char *model_path,
+                                            const char *preset, wok_preprocess *p);
 
 /* dtype, rank 3, dims and bytes of what a picture of this size becomes; data NULL. WOK_ERR_ARGUMENT for options that
  * contradict each other, WOK_ERR_LIMIT beyond decode.max_pixels. */
