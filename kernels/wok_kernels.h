@@ -363,7 +363,7 @@ typedef struct wok_gemm_s8_kernel {
                  const int8_t *b_zero, void *packed, const wok_parallel *parallel);
     void (*run)(const wok_gemm_s8_args *args, const wok_parallel *parallel);
 } wok_gemm_s8_kernel;
-WOK_DEFINE_SELECT(gemm_s8)
+/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(gemm_s8) */
 
 /* ---- conv_s8: 2-D convolution of bytes, NHWC ------------------------------------------------------------------------- */
 /* Taps outside the picture hold x_zero, that is the value 0. Problem as conv_f32; taps * c_in / group <= WOK_S8_MAX_K. */
@@ -392,7 +392,7 @@ typedef struct wok_conv_s8_kernel {
     void (*run)(const wok_conv_f32_problem *problem, const wok_conv_s8_args *args, const wok_parallel *parallel);
 } wok_conv_s8_kernel;
 typedef wok_conv_f32_problem wok_conv_s8_problem;
-WOK_DEFINE_SELECT(conv_s8)
+/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(conv_s8) */
 
 /* ---- dwconv_s8: depthwise 2-D convolution of bytes, NHWC ------------------------------------------------------------- */
 
@@ -416,7 +416,7 @@ typedef struct wok_dwconv_s8_kernel {
     void (*run)(const wok_dwconv_problem *problem, const wok_dwconv_s8_args *args, const wok_parallel *parallel);
 } wok_dwconv_s8_kernel;
 typedef wok_dwconv_problem wok_dwconv_s8_problem;
-WOK_DEFINE_SELECT(dwconv_s8)
+/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(dwconv_s8) */
 
 /* ---- pool_s8: 2-D max and average of bytes, NHWC ---------------------------------------------------------------------- */
 /* Max: y = x's largest byte, the quantisation stays. Average: s = sum over the window of (x - x_zero), exact; then in f32
@@ -441,7 +441,7 @@ typedef struct wok_pool_s8_kernel {
     void (*run)(const wok_pool_problem *problem, const wok_pool_s8_args *args, const wok_parallel *parallel);
 } wok_pool_s8_kernel;
 typedef wok_pool_problem wok_pool_s8_problem;
-WOK_DEFINE_SELECT(pool_s8)
+/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(pool_s8) */
 
 /* ---- eltwise_s8: to bytes, from bytes, byte by byte ------------------------------------------------------------------- */
 /* All in f32, one rounding an operation, so that fusing changes no bit of what QuantizeLinear and DequantizeLinear say:
@@ -485,7 +485,7 @@ typedef struct wok_eltwise_s8_kernel {
     wok_kernel base;
     void (*run)(const wok_eltwise_s8_problem *problem, const wok_eltwise_s8_args *args, const wok_parallel *parallel);
 } wok_eltwise_s8_kernel;
-WOK_DEFINE_SELECT(eltwise_s8)
+/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(eltwise_s8) */
 
 /* ---- norm: LayerNorm and softmax over rows, f32 ------------------------------------------------------------------- */
 
