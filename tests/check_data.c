@@ -70,6 +70,12 @@ void check_rows_f32(check *c, const float *got, int64_t got_stride, const float 
         }
 }
 
+void check_canonical_nan(float *y, int64_t rows, int64_t cols, int64_t stride) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            if (isnan(y[i * stride + j])) y[i * stride + j] = NAN;
+}
+
 void check_equal(check *c, const char *what, const void *got, size_t got_stride, const void *want, size_t want_stride,
                  int64_t rows, size_t row_bytes) {
     for (int64_t i = 0; i < rows; i++) {

@@ -108,13 +108,6 @@ static void allocate(check *c, const struct dw_case *s, struct operands *o) {
     if (o->residual) check_fill_f32(c, o->residual, out, n, o->residual_stride, s->mode);
 }
 
-/* Which of several NaN comes out depends on the order of operands that a compiler chose, and is not promised. */
-static void canonical_nan(float *y, int64_t rows, int64_t cols, int64_t stride) {
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            if (isnan(y[i * stride + j])) y[i * stride + j] = NAN;
-}
-
 /* One picture of the batch alone must give the same bits. */
 static void compare_alone(check *c, const struct dw_case *s, const struct operands *o, wok_dwconv_args args,
                           const float *residual) {
@@ -127,7 +120,7 @@ static void compare_alone(check *c, const struct dw_case *s, const struct operan
     args.epilogue.residual = residual ? residual + image * pixels * n : NULL;
     args.epilogue.residual_stride = n;
     s->kernel->run(&s->p, &args, NULL);
-    canonical_nan(alone, pixels, n, n);
+    check_canonical_nan(alone, pixels, n, n);
     check_equal(c, "a picture alone and in a batch", alone, bytes(n), o->y + image * pixels * o->y_stride,
                 bytes(o->y_stride), pixels, bytes(n));
 }
@@ -151,7 +144,7 @@ static void compare_siblings(check *c, const struct dw_case *s, const struct ope
         args.epilogue.residual = residual;
         args.epilogue.residual_stride = n;
         other->run(&s->p, &args, NULL);
-        canonical_nan(y, pixels, n, n);
+        check_canonical_nan(y, pixels, n, n);
         check_equal(c, list[i]->name, o->y, bytes(o->y_stride), y, bytes(n), pixels, bytes(n));
     }
 }
@@ -181,7 +174,7 @@ static void dw_case(check *c, const void *arg) {
     args.epilogue = (wok_epilogue_f32){o.bias, o.residual, o.residual_stride, s->act, -0.25f, 0.5f};
     s->kernel->run(&s->p, &args, check_parallel(c));
     compare(c, s, &o, residual, &args.epilogue);
-    canonical_nan(o.y, pixels, n, o.y_stride);
+    check_canonical_nan(o.y, pixels, n, o.y_stride);
     if (s->batch > 1) compare_alone(c, s, &o, args, residual);
     if (!(s->kernel->base.flags & WOK_KERNEL_REFERENCE) && (s->act == WOK_ACT_NONE || s->act == WOK_ACT_CLAMP))
         compare_siblings(c, s, &o, args, residual);

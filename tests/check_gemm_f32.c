@@ -82,6 +82,7 @@ static void compare_alone(check *c, const struct gemm_case *g, const struct oper
     args.epilogue.residual = residual ? residual + first * g->n : NULL;
     args.epilogue.residual_stride = g->n;
     g->kernel->run(&args, NULL);
+    check_canonical_nan(alone, rows, g->n, g->n);
     check_equal(c, "rows computed alone and in a batch", alone, bytes(g->n), o->c + first * o->ldc, bytes(o->ldc), rows,
                 bytes(g->n));
 }
@@ -107,6 +108,7 @@ static void gemm_case(check *c, const void *arg) {
     args.packed = packed;
     g->kernel->run(&args, check_parallel(c));
     for (int64_t i = 0; i < g->m; i++) compare_row(c, g, &o, residual, &args.epilogue, i);
+    check_canonical_nan(o.c, g->m, g->n, o.ldc);
     if (g->m > 0 && !is_blas(&g->kernel->base)) compare_alone(c, g, &o, args, residual);
 }
 

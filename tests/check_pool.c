@@ -52,13 +52,6 @@ static struct taps look(const wok_pool_args *a, int64_t image, int64_t oy, int64
     return t;
 }
 
-/* Which of several NaN comes out depends on the order of operands that a compiler chose, and is not promised. */
-static void canonical_nan(float *y, int64_t rows, int64_t cols, int64_t stride) {
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            if (isnan(y[i * stride + j])) y[i * stride + j] = NAN;
-}
-
 static bool compare_one(check *c, const struct pool_case *s, const wok_pool_args *a, int64_t pixel, int64_t channel) {
     const int64_t in_image = pixel % (a->out_h * a->out_w);
     const struct taps t = look(a, pixel / (a->out_h * a->out_w), in_image / a->out_w, in_image % a->out_w, channel);
@@ -88,7 +81,7 @@ static void pool_case(check *c, const void *arg) {
     for (int64_t m = 0; m < out; m++)
         for (int64_t j = 0; j < n; j++)
             if (!compare_one(c, s, &a, m, j)) return;
-    canonical_nan(a.y, out, n, a.y_stride);
+    check_canonical_nan(a.y, out, n, a.y_stride);
     if (a.batch < 2) return;
     const int64_t pixels = a.out_h * a.out_w, image = check_range(c, 0, a.batch - 1);
     wok_pool_args alone = a;
@@ -97,7 +90,7 @@ static void pool_case(check *c, const void *arg) {
     alone.y = check_scratch(c, bytes(pixels * n));
     alone.y_stride = n;
     s->kernel->run(&s->p, &alone, NULL);
-    canonical_nan(alone.y, pixels, n, n);
+    check_canonical_nan(alone.y, pixels, n, n);
     check_equal(c, "a picture alone and in a batch", alone.y, bytes(n), a.y + image * pixels * a.y_stride,
                 bytes(a.y_stride), pixels, bytes(n));
 }

@@ -95,6 +95,9 @@ bool check_near(check *c, int64_t row, int64_t col, float got, double want, doub
 /* All of rows x cols against `want`, bound = abs + rel * |want|; strides in elements. */
 void check_rows_f32(check *c, const float *got, int64_t got_stride, const float *want, int64_t want_stride, int64_t rows,
                     int64_t cols, double abs, double rel);
+/* Every NaN becomes the same one. Its sign and payload are no part of the promise of equal bits: IEEE 754 leaves open whose
+ * NaN the sum of two hands on, and compilers swap operands. */
+void check_canonical_nan(float *y, int64_t rows, int64_t cols, int64_t stride);
 /* Equal bytes. `what` names the promise ("rows do not depend on the batch"). */
 void check_equal(check *c, const char *what, const void *got, size_t got_stride, const void *want, size_t want_stride,
                  int64_t rows, size_t row_bytes);
