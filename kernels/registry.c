@@ -8,6 +8,7 @@
 #include "attn/attn.h"
 #include "norm/norm.h"
 #include "eltwise/eltwise.h"
+#include "eltwise_s8/eltwise_s8.h"
 #include "resize/resize.h"
 
 /* A .def line is unconditional: WOK_VARIANT(isa, symbol). Levels that this build lacks are dropped here. CMake defines
@@ -38,6 +39,9 @@ static const wok_kernel *const norm_list[] = {
 };
 static const wok_kernel *const eltwise_list[] = {
 #include "eltwise/eltwise.def"
+};
+static const wok_kernel *const eltwise_s8_list[] = {
+#include "eltwise_s8/eltwise_s8.def"
 };
 static const wok_kernel *const resize_list[] = {
 #include "resize/resize.def"

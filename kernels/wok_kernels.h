@@ -485,7 +485,7 @@ typedef struct wok_eltwise_s8_kernel {
     wok_kernel base;
     void (*run)(const wok_eltwise_s8_problem *problem, const wok_eltwise_s8_args *args, const wok_parallel *parallel);
 } wok_eltwise_s8_kernel;
-/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(eltwise_s8) */
+WOK_DEFINE_SELECT(eltwise_s8)
 
 /* ---- norm: LayerNorm and softmax over rows, f32 ------------------------------------------------------------------- */
 
