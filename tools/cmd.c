@@ -3,6 +3,7 @@
 #include "cmd.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,12 @@ static int store(const char *command, const cmd_option *option, const char *valu
         *(const char **)option->target = value;
     } else if (option->kind == OPT_LIST) {
         if (!list_add(option->target, value)) return cmd_error("out of memory");
+    } else if (option->kind == OPT_REAL) {
+        char *end;
+        double number = strtod(value, &end);
+        if (*end || end == value || !isfinite(number))
+            return cmd_usage(command, "%s wants a number, not `%s`", option->name, value);
+        *(double *)option->target = number;
     } else {
         char *end;
         long number = strtol(value, &end, 10);

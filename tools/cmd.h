@@ -30,6 +30,7 @@ typedef enum opt_kind {
     OPT_TEXT,   /* const char * */
     OPT_COUNT,  /* int >= 1 */
     OPT_NUMBER, /* int >= 0 */
+    OPT_REAL,   /* double, finite */
     OPT_LIST    /* cmd_list: may be given again and again */
 } opt_kind;
 
@@ -83,6 +84,10 @@ void cmd_remove_dirs(const char *path, size_t existing);
 /* Reads a line of any length (with its zero bytes); the newline is dropped. -1 at the end, -2 where it cannot be read
  * (errno says why). */
 int64_t cmd_read_line(FILE *file, char **line, size_t *capacity);
+
+/* Length of the UTF-8 sequence at s (at most n bytes), 0 if it is not one: overlong forms, surrogates and values beyond
+ * U+10FFFF are not. */
+int cmd_utf8_length(const unsigned char *s, size_t n);
 
 /* ---- JSON ----------------------------------------------------------------------------------------------------------- */
 

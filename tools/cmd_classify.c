@@ -3,8 +3,6 @@
 #include "cmd_classify.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 /* ---- printing ---------------------------------------------------------------------------------------------------------- */
 
@@ -100,25 +98,6 @@ bool classify_put(classify_out *out, const char *input, size_t length, const flo
 
 /* ---- the command --------------------------------------------------------------------------------------------------------- */
 
-static bool is_beside(const char *folder, int length, const char *name) {
-    char path[4096];
-    struct stat info;
-    int n = snprintf(path, sizeof path, "%.*s/%s", length, folder, name);
-    return n > 0 && (size_t)n < sizeof path && stat(path, &info) == 0;
-}
-
-/* A model with a vocabulary in its folder, or beside (or above) its file, reads texts. */
-static bool reads_text(const char *model) {
-    static const char *const names[] = {"tokenizer.json", "vocab.txt", "../tokenizer.json", "../vocab.txt"};
-    struct stat info;
-    bool folder = stat(model, &info) == 0 && S_ISDIR(info.st_mode);
-    const char *slash = strrchr(model, '/'), *place = folder || slash ? model : ".";
-    int length = folder ? (int)strlen(model) : slash ? (int)(slash - model) : 1;
-    for (int i = 0; i < (folder ? 2 : 4); i++)
-        if (is_beside(place, length, names[i])) return true;
-    return false;
-}
-
 int cmd_classify(int argc, char **argv) {
     classify_job job = {.command = argv[0]};
     const char *path = NULL;
@@ -137,7 +116,8 @@ int cmd_classify(int argc, char **argv) {
     job.model = list.items[0];
     job.by_line = path != NULL;
     if (!status)
-        status = !job.arch && reads_text(job.model) ? classify_texts(&job, &lines) : classify_images(&job, &lines);
+        status = !job.arch && cmd_text_place(job.model, NULL, 0) ? classify_texts(&job, &lines)
+                                                                 : classify_images(&job, &lines);
     status = cmd_lines_close(&lines, status);
     cmd_list_free(&list);
     return status;

@@ -24,4 +24,8 @@ bool cmd_lines_next(cmd_lines *lines);
 /* Returns status, or what a failed read makes of status 0 after a message. */
 int cmd_lines_close(cmd_lines *lines, int status);
 
+/* A model with a vocabulary (tokenizer.json or vocab.txt) in its folder, or beside or above its file, reads texts. Puts that
+ * folder into place (NULL: does not). */
+bool cmd_text_place(const char *model, char *place, size_t size);
+
 #endif

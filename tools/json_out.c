@@ -41,9 +41,7 @@ void json_key(cmd_json *json, const char *key) {
     json->after_key = true;
 }
 
-/* Length of the UTF-8 sequence at s (at most n bytes), 0 if it is not one: overlong forms, surrogates and values beyond
- * U+10FFFF are not. */
-static int utf8_length(const unsigned char *s, size_t n) {
+int cmd_utf8_length(const unsigned char *s, size_t n) {
     if (s[0] < 0x80) return 1;
     int length = s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : s[0] >= 0xE0 ? 3 : s[0] >= 0xC2 ? 2 : 0;
     if (!length || s[0] > 0xF4 || (size_t)length > n) return 0;
@@ -60,7 +58,7 @@ void json_bytes(cmd_json *json, const char *text, size_t length) {
     fputc('"', json->file);
     const unsigned char *s = (const unsigned char *)text;
     for (size_t i = 0; i < length;) {
-        int n = utf8_length(s + i, length - i);
+        int n = cmd_utf8_length(s + i, length - i);
         if (n == 0) {
             fputs("\\ufffd", json->file);
             i++;
