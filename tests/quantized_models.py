@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 from onnxruntime import quantization as ortq
 from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -89,7 +90,8 @@ def peer_static(model, out, name, x):
 
 
 def peer_dynamic(model, out):
-    ortq.quantize_dynamic(model, out, per_channel=True, weight_type=ortq.QuantType.QInt8)
+    ortq.quantize_dynamic(model, out, per_channel=True, weight_type=ortq.QuantType.QInt8,
+                          extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
     return out
 
 
