@@ -10,6 +10,7 @@
 #include "eltwise/eltwise.h"
 #include "eltwise_s8/eltwise_s8.h"
 #include "resize/resize.h"
+#include "gemm_s8/gemm_s8.h"
 
 /* A .def line is unconditional: WOK_VARIANT(isa, symbol). Levels that this build lacks are dropped here. CMake defines
  * WOK_HAVE_<level> to 1 or 0 for every level, and WOK_HAVE_blas for the OpenBLAS variant. */
@@ -45,6 +46,9 @@ static const wok_kernel *const eltwise_s8_list[] = {
 };
 static const wok_kernel *const resize_list[] = {
 #include "resize/resize.def"
+};
+static const wok_kernel *const gemm_s8_list[] = {
+#include "gemm_s8/gemm_s8.def"
 };
 
 static const struct {

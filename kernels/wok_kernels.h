@@ -363,7 +363,7 @@ typedef struct wok_gemm_s8_kernel {
                  const int8_t *b_zero, void *packed, const wok_parallel *parallel);
     void (*run)(const wok_gemm_s8_args *args, const wok_parallel *parallel);
 } wok_gemm_s8_kernel;
-/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(gemm_s8) */
+WOK_DEFINE_SELECT(gemm_s8)
 
 /* ---- conv_s8: 2-D convolution of bytes, NHWC ------------------------------------------------------------------------- */
 /* Taps outside the picture hold x_zero, that is the value 0. Problem as conv_f32; taps * c_in / group <= WOK_S8_MAX_K. */

@@ -1,10 +1,12 @@
 /* badkernels.c - `checkwok --selftest`: kernels that are broken on purpose, one promise each. All must be caught, and for
  * the reason they are broken; the sound kernels beside them must pass, or catching proves nothing.
  *
- * The float ones are gemm_f32 kernels that wrap the reference and are judged by the real check_gemm_f32. The saturating
- * one needs integers: a little dot-product family that lives here only. */
+ * The float ones are gemm_f32 kernels that wrap the reference and are judged by the real check_gemm_f32. The integer
+ * ones are gemm_s8 kernels, judged by check_gemm_s8. */
 #include "checkwok.h"
+#include "epilogue_s8_ref.h"
 #include "gemm_f32/gemm_f32.h"
+#include "gemm_s8/gemm_s8.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -164,69 +166,99 @@ static const struct {
     BAD(batch_dependent, "alone and in a batch"),
 };
 
-/* ---- a little integer family: y[i] = sum_k a[i][k] * b[i][k], u8 x s8 in 32 bits ------------------------------------- */
+/* ---- gemm_s8: what goes wrong with integers -------------------------------------------------------------------------- */
 
-typedef struct dot_kernel {
-    wok_kernel base;
-    void (*run)(const unsigned char *a, const signed char *b, int32_t *y, int64_t rows, int64_t k);
-} dot_kernel;
+typedef int32_t (*sum_fn)(const wok_gemm_s8_args *g, const wok_gemm_s8_packed *p, int64_t m, int64_t n);
 
-static const char *dot_accept(const void *problem) {
-    (void)problem;
-    return NULL;
+static int32_t product(const wok_gemm_s8_args *g, const wok_gemm_s8_packed *p, int64_t m, int64_t n, int64_t k) {
+    const uint8_t *panel = p->panels + n / WOK_GEMM_S8_PANEL * p->panel_stride + n % WOK_GEMM_S8_PANEL * 4;
+    return k < g->k ? g->a[m * g->lda + k] * panel[k / 4 * WOK_GEMM_S8_LINE + k % 4] : 0;
 }
 
-static void dot_sound(const unsigned char *a, const signed char *b, int32_t *y, int64_t rows, int64_t k) {
-    for (int64_t i = 0; i < rows; i++) {
-        y[i] = 0;
-        for (int64_t j = 0; j < k; j++) y[i] += a[i * k + j] * b[i * k + j];
+/* What the sums of a x (b + 128) lack. */
+static int32_t zero_terms(const wok_gemm_s8_args *g, const wok_gemm_s8_packed *p, int64_t m, int64_t n) {
+    int32_t rowsum = 0;
+    for (int64_t k = 0; k < g->k; k++) rowsum += g->a[m * g->lda + k];
+    return p->offset[n] * rowsum + (g->row_zero ? g->row_zero[m] : g->a_zero) * p->colsum[n];
+}
+
+static int32_t sound_sum(const wok_gemm_s8_args *g, const wok_gemm_s8_packed *p, int64_t m, int64_t n) {
+    int32_t sum = 0;
+    for (int64_t k = 0; k < g->k; k++) sum += product(g, p, m, n, k);
+    return (int32_t)((uint32_t)sum - (uint32_t)zero_terms(g, p, m, n));
+}
+
+/* What vpmaddubsw does: pairs are added in 16 bits, saturating. */
+static int32_t saturating_sum(const wok_gemm_s8_args *g, const wok_gemm_s8_packed *p, int64_t m, int64_t n) {
+    int32_t sum = 0;
+    for (int64_t k = 0; k < g->k; k += 2) {
+        int32_t pair = product(g, p, m, n, k) + product(g, p, m, n, k + 1);
+        sum += pair > INT16_MAX ? INT16_MAX : pair < INT16_MIN ? INT16_MIN : pair;
     }
+    return (int32_t)((uint32_t)sum - (uint32_t)zero_terms(g, p, m, n));
 }
 
-/* What vpmaddubsw does: pairs are added in 16 bits, saturating. Ordinary values never get there. */
-static void dot_saturating(const unsigned char *a, const signed char *b, int32_t *y, int64_t rows, int64_t k) {
-    for (int64_t i = 0; i < rows; i++) {
-        y[i] = 0;
-        for (int64_t j = 0; j < k; j += 2) {
-            int32_t pair = a[i * k + j] * b[i * k + j] + (j + 1 < k ? a[i * k + j + 1] * b[i * k + j + 1] : 0);
-            y[i] += pair > INT16_MAX ? INT16_MAX : pair < INT16_MIN ? INT16_MIN : pair;
+/* One zero point for all columns, which is the usual case. */
+static int32_t one_offset_sum(const wok_gemm_s8_args *g, const wok_gemm_s8_packed *p, int64_t m, int64_t n) {
+    wok_gemm_s8_packed same = *p;
+    same.offset -= n;
+    return (int32_t)((uint32_t)sound_sum(g, p, m, n) + (uint32_t)zero_terms(g, p, m, n) -
+                     (uint32_t)zero_terms(g, &same, m, n));
+}
+
+static void run_s8(const wok_gemm_s8_args *g, sum_fn sum) {
+    const wok_gemm_s8_packed p = wok_gemm_s8_unpack(g->n, g->k, g->packed);
+    for (int64_t m = 0; m < g->m; m++)
+        for (int64_t n = 0; n < g->n; n++)
+            wok_epilogue_s8_ref(sum(g, &p, m, n), m, n, &g->epilogue, g->c, m * g->ldc + n);
+}
+
+static void s8_sound(const wok_gemm_s8_args *g, const wok_parallel *parallel) {
+    (void)parallel;
+    run_s8(g, sound_sum);
+}
+
+static void s8_saturating(const wok_gemm_s8_args *g, const wok_parallel *parallel) {
+    (void)parallel;
+    run_s8(g, saturating_sum);
+}
+
+static void s8_one_offset(const wok_gemm_s8_args *g, const wok_parallel *parallel) {
+    (void)parallel;
+    run_s8(g, one_offset_sum);
+}
+
+/* Rounds halves away from zero: (int)(v + 0.5). */
+static void s8_rounds_up(const wok_gemm_s8_args *g, const wok_parallel *parallel) {
+    (void)parallel;
+    run_s8(g, sound_sum);
+    const wok_gemm_s8_packed p = wok_gemm_s8_unpack(g->n, g->k, g->packed);
+    const wok_epilogue_s8 *e = &g->epilogue;
+    if (e->out != WOK_S8_OUT_S8 || e->residual || e->table) return;
+    for (int64_t m = 0; m < g->m; m++)
+        for (int64_t n = 0; n < g->n; n++) {
+            float v = fmaf((float)sound_sum(g, &p, m, n), e->scale[n], e->bias ? e->bias[n] : 0.0f);
+            int8_t *c = (int8_t *)g->c + m * g->ldc + n;
+            if (v - floorf(v) == 0.5f && v > 0 && v + (float)e->zero < (float)e->hi - 1 && *c > e->lo)
+                *c = (int8_t)((int32_t)(v + 0.5f) + e->zero);
         }
+}
+
+#define BAD_S8(name, caught_as)                                                                                            \
+    {                                                                                                                      \
+        {.base = {#name, WOK_ISA_ref, 0, wok_gemm_s8_accept}, .layout = WOK_GEMM_S8_LAYOUT, .mr = 2, .nr = 16,             \
+         .packed_bytes = wok_gemm_s8_packed_bytes, .pack = wok_gemm_s8_pack, .run = name},                                 \
+            caught_as                                                                                                      \
     }
-}
-
-static const dot_kernel dot_kernels[] = {
-    {{"dot_sound", WOK_ISA_ref, WOK_KERNEL_REFERENCE, dot_accept}, dot_sound},
-    {{"dot_saturating", WOK_ISA_ref, 0, dot_accept}, dot_saturating},
+static const struct {
+    wok_gemm_s8_kernel kernel;
+    const char *caught_as;
+} kernels_s8[] = {
+    BAD_S8(s8_sound, NULL),
+    BAD_S8(s8_saturating, "exact sums"),
+    BAD_S8(s8_one_offset, "exact sums"),
+    BAD_S8(s8_rounds_up, "exact sums"),
 };
-
-struct dot_case {
-    const dot_kernel *kernel;
-    int64_t rows, k;
-    bool extreme;
-};
-
-static void dot_case(check *c, const void *arg) {
-    const struct dot_case *d = arg;
-    size_t row = (size_t)d->k;
-    unsigned char *a = check_input(c, d->rows, row, row);
-    signed char *b = check_input(c, d->rows, row, row);
-    int32_t *y = check_output(c, 1, (size_t)d->rows * 4, (size_t)d->rows * 4), *want = check_scratch(c, (size_t)d->rows * 4);
-    for (int64_t i = 0; i < d->rows * d->k; i++) {
-        a[i] = d->extreme ? (check_random(c) & 1 ? 255 : 0) : (unsigned char)check_range(c, 0, 90);
-        b[i] = d->extreme ? (check_random(c) & 1 ? 127 : -128) : (signed char)check_range(c, -90, 90);
-    }
-    check_seal(c);
-    d->kernel->run(a, b, y, d->rows, d->k);
-    dot_sound(a, b, want, d->rows, d->k);
-    check_equal(c, "sums in 32 bits", y, 4, want, 4, d->rows, 4);
-}
-
-static void check_dot(check *c, const wok_kernel *base, const wok_kernel *reference) {
-    (void)reference;
-    for (int64_t k = 0; k <= 17; k++)
-        for (int extreme = 0; extreme < 2; extreme++)
-            check_run(c, dot_case, &(struct dot_case){(const void *)base, 5, k, extreme}, "k=%d extreme=%d", (int)k, extreme);
-}
 
 /* ---- the judge --------------------------------------------------------------------------------------------------- */
 
@@ -243,7 +275,7 @@ int check_selftest(check *c) {
     int missed = 0;
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         missed += judge(c, "gemm_f32", check_gemm_f32, &kernels[i].kernel.base, kernels[i].caught_as);
-    missed += judge(c, "dot", check_dot, &dot_kernels[0].base, NULL);
-    missed += judge(c, "dot", check_dot, &dot_kernels[1].base, "sums in 32 bits");
+    for (size_t i = 0; i < sizeof kernels_s8 / sizeof *kernels_s8; i++)
+        missed += judge(c, "gemm_s8", check_gemm_s8, &kernels_s8[i].kernel.base, kernels_s8[i].caught_as);
     return missed;
 }
