@@ -11,6 +11,7 @@
 #include "eltwise_s8/eltwise_s8.h"
 #include "resize/resize.h"
 #include "gemm_s8/gemm_s8.h"
+#include "conv_s8/conv_s8.h"
 
 /* A .def line is unconditional: WOK_VARIANT(isa, symbol). Levels that this build lacks are dropped here. CMake defines
  * WOK_HAVE_<level> to 1 or 0 for every level, and WOK_HAVE_blas for the OpenBLAS variant. */
@@ -49,6 +50,9 @@ static const wok_kernel *const resize_list[] = {
 };
 static const wok_kernel *const gemm_s8_list[] = {
 #include "gemm_s8/gemm_s8.def"
+};
+static const wok_kernel *const conv_s8_list[] = {
+#include "conv_s8/conv_s8.def"
 };
 
 static const struct {

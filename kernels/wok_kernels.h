@@ -392,7 +392,7 @@ typedef struct wok_conv_s8_kernel {
     void (*run)(const wok_conv_f32_problem *problem, const wok_conv_s8_args *args, const wok_parallel *parallel);
 } wok_conv_s8_kernel;
 typedef wok_conv_f32_problem wok_conv_s8_problem;
-/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(conv_s8) */
+WOK_DEFINE_SELECT(conv_s8)
 
 /* ---- dwconv_s8: depthwise 2-D convolution of bytes, NHWC ------------------------------------------------------------- */
 

@@ -4,19 +4,12 @@
  * bytes:  zeros [c_in] | strip [rows][columns * c_in] (strips only) | table [blocks][runs][mr] pointers.
  */
 #include "conv_f32.h"
+#include "../conv_split.h"
 
 #define NR WOK_CONV_F32_NR
 #define CHUNK_BYTES (160 * 1024) /* input pixels of a chunk: with a panel of weights they share an L2 of 512 KiB */
 #define TABLE_BYTES (32 * 1024)
 #define STRIP_CHANNELS 64 /* shorter taps than this are joined to strips */
-
-/* Sizes are products of caller's numbers. Past this nothing can be addressed; saturating keeps later sums defined. */
-#define SIZE_LIMIT ((int64_t)1 << 56)
-
-static int64_t mul_sat(int64_t a, int64_t b) {
-    int64_t r;
-    return __builtin_mul_overflow(a, b, &r) || r > SIZE_LIMIT ? SIZE_LIMIT : r;
-}
 
 const char *wok_conv_f32_accept(const void *problem) {
     const wok_conv_f32_problem *p = problem;
@@ -25,10 +18,11 @@ const char *wok_conv_f32_accept(const void *problem) {
     if (p->kernel_h < 1 || p->kernel_w < 1 || p->stride_h < 1 || p->stride_w < 1 || p->dilation_h < 1 ||
         p->dilation_w < 1)
         return "kernel size, stride and dilation must be positive";
-    int64_t k = mul_sat(mul_sat(p->kernel_h, p->kernel_w), p->c_in / p->group);
-    int64_t columns = mul_sat(p->group, wok_round_up(p->c_out / p->group, NR));
-    if (mul_sat(mul_sat(k, columns), sizeof(float)) >= SIZE_LIMIT ||
-        mul_sat(p->kernel_h, p->dilation_h) >= SIZE_LIMIT || mul_sat(p->kernel_w, p->dilation_w) >= SIZE_LIMIT)
+    int64_t k = wok_mul_sat(wok_mul_sat(p->kernel_h, p->kernel_w), p->c_in / p->group);
+    int64_t columns = wok_mul_sat(p->group, wok_round_up(p->c_out / p->group, NR));
+    if (wok_mul_sat(wok_mul_sat(k, columns), sizeof(float)) >= WOK_SIZE_LIMIT ||
+        wok_mul_sat(p->kernel_h, p->dilation_h) >= WOK_SIZE_LIMIT ||
+        wok_mul_sat(p->kernel_w, p->dilation_w) >= WOK_SIZE_LIMIT)
         return "the weights are too large to address";
     return NULL;
 }
@@ -67,7 +61,7 @@ typedef struct conv_plan {
     bool dense; /* 1x1, nothing skipped, no padding: output pixel i reads input pixel i */
     int64_t runs, run;
     int64_t pixels;         /* output pixels of the batch */
-    int64_t chunks, ranges; /* tasks = chunks * ranges */
+    int64_t chunks, ranges;
     int64_t chunk_pixels;   /* at most, in one chunk */
     int64_t strip_width, strip_rows;
     int64_t zero_bytes, strip_bytes, table_bytes, thread_bytes;
@@ -78,93 +72,65 @@ static int64_t align64(int64_t bytes) {
 }
 
 static int64_t strip_rows(const wok_conv_f32_problem *p, int64_t out_rows) {
-    return mul_sat(out_rows - 1, p->stride_h) + (p->kernel_h - 1) * p->dilation_h + 1;
-}
-
-/* What a plan costs, in cycles of a core that does 16 MAC in one, and in bytes. A unit is what pixels are cut by: a
- * block, or a row of the picture. */
-typedef struct conv_cost {
-    int64_t units, panels;
-    double unit_panel;   /* cycles: one unit against one panel */
-    double unit_prepare; /* cycles: pointers and strip of one unit */
-    double weight_bytes, pixel_bytes;
-} conv_cost;
-
-/* Cuts the pixels into at least `chunks` parts and the panels into ranges, so that the slowest thread is done
- * soonest. Half a task is added because threads never start and run evenly, and the traffic of reading every weight
- * once a part and every pixel once a range. */
-static void choose_split(conv_plan *plan, const conv_cost *c, int64_t chunks, int threads) {
-    double best = INFINITY;
-    const int64_t most_ranges = threads > 1 ? wok_min64(c->panels, 4 * (int64_t)threads) : 1;
-    for (int64_t ranges = 1, step = 1; ranges <= most_ranges; ranges += step) { /* 1 2 3 4 6 8 12 16 24 ... */
-        if (ranges == 4 * step) step *= 2;
-        for (int64_t rounds = 1; rounds <= (threads > 1 ? 4 : 1); rounds++) {
-            const int64_t tasks = wok_round_up(mul_sat(chunks, ranges), threads * rounds);
-            const int64_t parts = wok_min64(wok_ceil_div(tasks, ranges), c->units);
-            const double turns = (double)wok_ceil_div(parts * ranges, threads);
-            const double task = (double)wok_ceil_div(c->units, parts) *
-                                (c->unit_panel * (double)wok_ceil_div(c->panels, ranges) + c->unit_prepare);
-            const double traffic = (double)parts * c->weight_bytes + (double)ranges * c->pixel_bytes;
-            const double cost = (turns + 0.5) * task + traffic / (8.0 * threads);
-            if (cost >= best) continue;
-            best = cost;
-            plan->chunks = parts;
-            plan->ranges = ranges;
-        }
-    }
+    return wok_mul_sat(out_rows - 1, p->stride_h) + (p->kernel_h - 1) * p->dilation_h + 1;
 }
 
 static conv_plan make_plan(const wok_conv_f32_problem *p, const wok_conv_f32_args *a, int mr, int threads) {
     conv_plan plan = {0};
-    const int64_t k = depth(p), image = mul_sat(a->out_h, a->out_w);
+    const int64_t k = depth(p), image = wok_mul_sat(a->out_h, a->out_w);
     plan.strips = p->kernel_w > 1 && p->dilation_w == 1 && p->group == 1 && p->c_in < STRIP_CHANNELS;
     plan.dense = p->kernel_h == 1 && p->kernel_w == 1 && p->stride_h == 1 && p->stride_w == 1 && a->pad_top == 0 &&
                  a->pad_left == 0 && a->out_h == a->in_h && a->out_w == a->in_w;
     plan.runs = plan.strips ? p->kernel_h : p->kernel_h * p->kernel_w;
     plan.run = k / plan.runs;
-    plan.pixels = mul_sat(a->batch, image);
+    plan.pixels = wok_mul_sat(a->batch, image);
     if (plan.pixels == 0) return plan;
 
     const int64_t table_row = plan.runs * (int64_t)sizeof(void *);
-    conv_cost cost = {.panels = p->group * group_panels(p)};
+    wok_conv_cost cost = {.panels = p->group * group_panels(p)};
     cost.weight_bytes = (double)cost.panels * (double)k * NR * sizeof(float);
     cost.pixel_bytes = (double)a->batch * (double)a->in_h * (double)a->in_w * (double)p->c_in * sizeof(float);
     if (plan.strips) {
-        plan.strip_width = mul_sat(mul_sat(a->out_w - 1, p->stride_w) + p->kernel_w, p->c_in);
-        const int64_t row_bytes = mul_sat(plan.strip_width, (int64_t)sizeof(float));
+        plan.strip_width = wok_mul_sat(wok_mul_sat(a->out_w - 1, p->stride_w) + p->kernel_w, p->c_in);
+        const int64_t row_bytes = wok_mul_sat(plan.strip_width, (int64_t)sizeof(float));
         int64_t rows = (CHUNK_BYTES / row_bytes - strip_rows(p, 1)) / p->stride_h + 1;
-        rows = wok_max64(1, wok_min64(rows, TABLE_BYTES / mul_sat(a->out_w, table_row)));
-        cost.units = mul_sat(a->batch, a->out_h);
+        rows = wok_max64(1, wok_min64(rows, TABLE_BYTES / wok_mul_sat(a->out_w, table_row)));
+        cost.units = wok_mul_sat(a->batch, a->out_h);
         cost.unit_panel = (double)k * (double)wok_round_up(a->out_w, mr);
         cost.unit_prepare = (double)p->stride_h * (double)row_bytes / 16 + 4.0 * (double)(a->out_w * plan.runs);
-        choose_split(&plan, &cost, mul_sat(wok_ceil_div(a->out_h, rows), a->batch), threads);
+        const wok_conv_split split =
+            wok_conv_choose_split(&cost, wok_mul_sat(wok_ceil_div(a->out_h, rows), a->batch), threads);
         /* A chunk stays inside one picture. */
-        const int64_t parts = wok_min64(a->out_h, wok_ceil_div(plan.chunks, a->batch));
+        const int64_t parts = wok_min64(a->out_h, wok_ceil_div(split.chunks, a->batch));
         rows = wok_ceil_div(a->out_h, parts);
         plan.chunks = parts * a->batch;
+        plan.ranges = split.ranges;
         plan.chunk_pixels = rows * a->out_w;
         plan.strip_rows = strip_rows(p, rows);
-        plan.strip_bytes = align64(mul_sat(plan.strip_rows, row_bytes));
+        plan.strip_bytes = align64(wok_mul_sat(plan.strip_rows, row_bytes));
     } else {
         cost.units = wok_ceil_div(plan.pixels, mr);
         cost.unit_panel = (double)k * mr;
         cost.unit_prepare = 4.0 * (double)(plan.runs * mr);
         const double chunks =
             fmax(cost.pixel_bytes / CHUNK_BYTES, (double)plan.pixels * (double)table_row / TABLE_BYTES);
-        choose_split(&plan, &cost, (int64_t)fmin(ceil(chunks + 1e-9), (double)cost.units), threads);
+        const wok_conv_split split =
+            wok_conv_choose_split(&cost, (int64_t)fmin(ceil(chunks + 1e-9), (double)cost.units), threads);
+        plan.chunks = split.chunks;
+        plan.ranges = split.ranges;
         plan.chunk_pixels = wok_ceil_div(cost.units, plan.chunks) * mr;
         plan.zero_bytes = align64(p->c_in * (int64_t)sizeof(float));
     }
     /* A chunk of n pixels has ceil(n / mr) blocks. */
-    plan.table_bytes = align64(mul_sat(wok_round_up(plan.chunk_pixels, mr), table_row));
+    plan.table_bytes = align64(wok_mul_sat(wok_round_up(plan.chunk_pixels, mr), table_row));
     plan.thread_bytes = plan.zero_bytes + plan.strip_bytes + plan.table_bytes;
     return plan;
 }
 
 size_t wok_conv_f32_workspace(const wok_conv_f32_problem *p, const wok_conv_f32_args *args, int mr, int threads) {
     threads = threads > 1 ? threads : 1;
-    const int64_t bytes = mul_sat(make_plan(p, args, mr, threads).thread_bytes, threads);
-    return bytes >= SIZE_LIMIT ? SIZE_MAX : (size_t)bytes;
+    const int64_t bytes = wok_mul_sat(make_plan(p, args, mr, threads).thread_bytes, threads);
+    return bytes >= WOK_SIZE_LIMIT ? SIZE_MAX : (size_t)bytes;
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
