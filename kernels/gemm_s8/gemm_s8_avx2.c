@@ -48,8 +48,17 @@ WOK_INLINE __m256i pair(const int16_t *wide) {
     return _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)wide));
 }
 
+/* acc += x * y. gcc 12 adds products to each other before it adds them to the sums, runs out of registers and spills in the
+ * loop, unless the instructions are spelled out; clang does not, and needs to see the operations. */
 WOK_INLINE __m256i multiply_add(__m256i acc, __m256i x, __m256i y) {
+#if defined(__clang__)
     return _mm256_add_epi32(acc, _mm256_madd_epi16(x, y));
+#else
+    __m256i product;
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(product) : "x"(x), "x"(y));
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(product));
+    return acc;
+#endif
 }
 
 /* Vector v of the even or odd half of a line. */
