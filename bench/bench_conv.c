@@ -2,7 +2,8 @@
  *
  * bench_conv [--threads N] [--seconds S] [--layer TEXT]
  * For every distinct layer: microseconds (best and median), GMAC/s and the share of the FMA peak, on one thread and
- * then on N. Layers rotate through copies of their packed weights (up to 48 MB), because in a network every layer
+ * then on N; on the line below the same layer on bytes (conv_s8 with a requantising epilogue), and how many times as fast
+ * it is. Layers rotate through copies of their packed weights (up to 48 MB), because in a network every layer
  * finds the caches full of other layers' weights; pictures stay where the last call left them. Totals count a layer
  * as often as the network has it. WOK_ISA chooses the variant. */
 #include "bench.h"
@@ -65,21 +66,25 @@ enum { LAYERS = sizeof layers / sizeof *layers, WEIGHT_BYTES = 48 << 20, MAX_COP
 
 typedef struct contestant {
     const wok_conv_f32_kernel *conv; /* or */
-    const wok_dwconv_kernel *dw;
+    const wok_dwconv_kernel *dw;     /* or */
+    const wok_conv_s8_kernel *conv_s8;
     const wok_parallel *parallel;
     wok_conv_f32_problem conv_problem;
     wok_dwconv_problem dw_problem;
     wok_conv_f32_args conv_args;
     wok_dwconv_args dw_args;
+    wok_conv_s8_args s8_args;
     void *packed[MAX_COPIES];
     int copies, turn;
 } contestant;
 
 static void call(void *arg) {
     contestant *c = arg;
-    c->dw_args.packed = c->conv_args.packed = c->packed[c->turn];
+    c->dw_args.packed = c->conv_args.packed = c->s8_args.packed = c->packed[c->turn];
     c->turn = (c->turn + 1) % c->copies;
-    if (c->dw)
+    if (c->conv_s8)
+        c->conv_s8->run(&c->conv_problem, &c->s8_args, c->parallel);
+    else if (c->dw)
         c->dw->run(&c->dw_problem, &c->dw_args, c->parallel);
     else
         c->conv->run(&c->conv_problem, &c->conv_args, c->parallel);
@@ -96,16 +101,21 @@ static void *room(size_t bytes) {
     return bench_floats(bytes / sizeof(float) + 16, 1);
 }
 
-static void pack(contestant *c, const float *w) {
-    const size_t bytes = c->dw ? c->dw->packed_bytes(&c->dw_problem) : c->conv->packed_bytes(&c->conv_problem);
+/* w: f32, or bytes for conv_s8. */
+static void pack(contestant *c, const void *w) {
+    const size_t bytes = c->dw     ? c->dw->packed_bytes(&c->dw_problem)
+                         : c->conv ? c->conv->packed_bytes(&c->conv_problem)
+                                   : c->conv_s8->packed_bytes(&c->conv_problem);
     const size_t copies = WEIGHT_BYTES / bytes + 1;
     c->copies = copies < MAX_COPIES ? (int)copies : MAX_COPIES;
     for (int i = 0; i < c->copies; i++) {
         c->packed[i] = room(bytes);
         if (c->dw)
             c->dw->pack(&c->dw_problem, w, NULL, c->packed[i]);
-        else
+        else if (c->conv)
             c->conv->pack(&c->conv_problem, w, NULL, c->packed[i]);
+        else
+            c->conv_s8->pack(&c->conv_problem, w, NULL, c->packed[i]);
     }
 }
 
@@ -136,31 +146,104 @@ static bool prepare(contestant *c, const layer *l, wok_isa_set isa, int threads)
     return true;
 }
 
+static int8_t *bytes_of(size_t count) {
+    int8_t *p = room(count);
+    for (size_t i = 0; i < count; i++) p[i] = (int8_t)(i * 2654435761u >> 24);
+    return p;
+}
+
+/* The same layer on bytes. False for depthwise ones. */
+static bool prepare_s8(contestant *c, const layer *l, wok_isa_set isa, int threads) {
+    const int size = l->size, pad = l->kernel / 2, out = out_size(l);
+    if (l->depthwise) return false;
+    c->conv_problem = (wok_conv_f32_problem){l->c_in, l->c_out, 1, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
+    c->conv_s8 = wok_conv_s8_select(isa, &c->conv_problem, NULL, NULL);
+    const wok_epilogue_s8 epilogue = {.out = WOK_S8_OUT_S8,
+                                      .scale = bench_floats((size_t)l->c_out, 1e3f),
+                                      .bias = bench_floats((size_t)l->c_out, 1),
+                                      .zero = -128,
+                                      .lo = -128,
+                                      .hi = 127};
+    c->s8_args = (wok_conv_s8_args){.batch = 1,
+                                    .in_h = size,
+                                    .in_w = size,
+                                    .out_h = out,
+                                    .out_w = out,
+                                    .pad_top = pad,
+                                    .pad_left = pad,
+                                    .x = bytes_of((size_t)(size * size * l->c_in)),
+                                    .x_stride = l->c_in,
+                                    .x_zero = -128,
+                                    .y = room((size_t)(out * out * l->c_out)),
+                                    .y_stride = l->c_out,
+                                    .epilogue = epilogue};
+    const size_t alone = c->conv_s8->workspace_bytes(&c->conv_problem, &c->s8_args, 1);
+    const size_t shared = c->conv_s8->workspace_bytes(&c->conv_problem, &c->s8_args, threads);
+    c->s8_args.workspace = room(alone > shared ? alone : shared);
+    int8_t *w = bytes_of((size_t)weights(l));
+    pack(c, w);
+    free(w);
+    return true;
+}
+
 static void release(contestant *c) {
     for (int i = 0; i < c->copies; i++) free(c->packed[i]);
     free((void *)(uintptr_t)c->conv_args.x);
     free((void *)(uintptr_t)c->conv_args.epilogue.bias);
     free(c->conv_args.y);
     free(c->conv_args.workspace);
+    free((void *)(uintptr_t)c->s8_args.x);
+    free((void *)(uintptr_t)c->s8_args.epilogue.scale);
+    free((void *)(uintptr_t)c->s8_args.epilogue.bias);
+    free(c->s8_args.y);
+    free(c->s8_args.workspace);
 }
 
-/* Best seconds of a call. */
-static double measure(contestant *c, const layer *l, const wok_parallel *parallel, wok_isa_set isa, double seconds) {
-    bench_entry entries[2] = {{.name = "FMA peak", .fn = bench_fma, .arg = &isa},
-                              {.name = l->name, .fn = call, .arg = c}};
-    c->parallel = parallel;
-    bench_contest(entries, 2, seconds, parallel != NULL);
-    const double macs = (double)out_size(l) * out_size(l) * weights(l), rate = macs / entries[1].best;
-    const double peak = bench_fma_macs(isa) / entries[0].best * (parallel ? parallel->threads : 1);
-    printf("  %8.1f %8.1f us %7.1f GMAC/s", entries[1].best * 1e6, entries[1].median * 1e6, rate * 1e-9);
-    if (peak > 0) printf(" %3.0f %%", 100 * rate / peak);
-    fflush(stdout);
-    return entries[1].best;
+/* What the layers of one model take on one thread and on all, f32 and where there are kernels for it bytes. */
+typedef struct totals {
+    double f32[2], s8[2];
+} totals;
+
+static void show(const bench_entry *e, double macs) {
+    printf("  %8.1f %8.1f us %7.1f GMAC/s", e->best * 1e6, e->median * 1e6, macs / e->best * 1e-9);
+}
+
+/* One layer in f32 and on bytes, taking turns; adds the best seconds to the totals. */
+static void measure(const layer *l, contestant *f32, contestant *s8, wok_parallel *pool, wok_isa_set isa,
+                    double seconds, totals *sum) {
+    bench_entry entries[2][3];
+    const double macs = (double)out_size(l) * out_size(l) * weights(l);
+    const int sizes = pool ? 2 : 1;
+    for (int i = 0; i < sizes; i++) {
+        bench_entry *e = entries[i];
+        e[0] = (bench_entry){.name = "FMA peak", .fn = bench_fma, .arg = &isa};
+        e[1] = (bench_entry){.name = l->name, .fn = call, .arg = f32};
+        e[2] = (bench_entry){.name = l->name, .fn = call, .arg = s8};
+        f32->parallel = s8->parallel = i ? pool : NULL;
+        bench_contest(e, s8->conv_s8 ? 3 : 2, seconds, i);
+        sum->f32[i] += l->times * e[1].best;
+        sum->s8[i] += l->times * (s8->conv_s8 ? e[2].best : e[1].best);
+    }
+    printf("%-13s%-22s%-25s", l->model, l->name, f32->dw ? f32->dw->base.name : f32->conv->base.name);
+    for (int i = 0; i < sizes; i++) {
+        const double peak = bench_fma_macs(isa) / entries[i][0].best * (i ? pool->threads : 1);
+        show(&entries[i][1], macs);
+        printf(" %4.0f %% ", peak > 0 ? 100 * macs / entries[i][1].best / peak : 0);
+    }
+    printf("\n");
+    if (!s8->conv_s8) return;
+    printf("%-35s%-25s", "", s8->conv_s8->base.name);
+    for (int i = 0; i < sizes; i++) {
+        show(&entries[i][2], macs);
+        printf(" %5.2f x", entries[i][1].best / entries[i][2].best);
+    }
+    printf("\n");
 }
 
 int main(int argc, char **argv) {
     int threads = 1;
-    double seconds = 0.2, total[2] = {0};
+    double seconds = 0.2;
+    totals sum = {{0}, {0}};
     const char *text = "";
     const wok_isa_set isa = bench_isa();
     for (int i = 1; i + 1 < argc; i++) {
@@ -172,19 +255,20 @@ int main(int argc, char **argv) {
     printf("%s, 1 thread%s\n", wok_cpu()->brand, pool ? " and all" : "");
     for (int i = 0; i < LAYERS; i++) {
         const layer *l = &layers[i];
-        contestant c = {0};
-        if ((strstr(l->name, text) || strstr(l->model, text)) && prepare(&c, l, isa, threads)) {
-            printf("%-13s%-22s%-25s", l->model, l->name, c.dw ? c.dw->base.name : c.conv->base.name);
-            total[0] += l->times * measure(&c, l, NULL, isa, seconds);
-            if (pool) total[1] += l->times * measure(&c, l, pool, isa, seconds);
-            printf("\n");
-            release(&c);
+        contestant f32 = {0}, s8 = {0};
+        if ((strstr(l->name, text) || strstr(l->model, text)) && prepare(&f32, l, isa, threads)) {
+            prepare_s8(&s8, l, isa, threads);
+            measure(l, &f32, &s8, pool, isa, seconds, &sum);
+            fflush(stdout);
+            release(&f32);
+            release(&s8);
         }
         if (i + 1 < LAYERS && strcmp(l->model, layers[i + 1].model) == 0) continue;
-        printf("%-13severy layer as often as it occurs, best: %.2f ms", l->model, total[0] * 1e3);
-        if (pool) printf(", %d threads %.2f ms", threads, total[1] * 1e3);
+        printf("%-13severy layer as often as it occurs, best: f32 %.2f ms, convolutions on bytes %.2f ms", l->model,
+               sum.f32[0] * 1e3, sum.s8[0] * 1e3);
+        if (pool) printf("; %d threads %.2f ms, %.2f ms", threads, sum.f32[1] * 1e3, sum.s8[1] * 1e3);
         printf("\n");
-        total[0] = total[1] = 0;
+        sum = (totals){{0}, {0}};
     }
     if (pool) bench_pool_free(pool);
     return 0;

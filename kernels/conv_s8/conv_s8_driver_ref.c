@@ -87,73 +87,91 @@ size_t wok_conv_s8_workspace(const wok_conv_s8_problem *p, const wok_conv_s8_arg
 
 /* ---- gathering --------------------------------------------------------------------------------------------------- */
 
-/* memcpy for a few bytes: calling it costs more than they do. Never touches a byte outside. */
-static inline int8_t *copy(int8_t *out, const int8_t *x, int64_t count) {
-    if (count >= 16) {
-        int64_t i = 0;
-        for (; i <= count - 16; i += 16) memcpy(out + i, x + i, 16);
-        if (i < count) memcpy(out + count - 16, x + count - 16, 16);
-    } else if (count >= 8) {
-        memcpy(out, x, 8);
-        memcpy(out + count - 8, x + count - 8, 8);
-    } else if (count >= 4) {
-        memcpy(out, x, 4);
-        memcpy(out + count - 4, x + count - 4, 4);
-    } else {
-        for (int64_t i = 0; i < count; i++) out[i] = x[i];
-    }
-    return out + count;
+/* Output pixels [begin, end) of one output row. */
+typedef struct stretch {
+    int64_t image, oy, begin, end;
+} stretch;
+
+/* Taps that lie side by side in the picture: `count` from (ky, kx) on, n bytes. */
+typedef struct tap_run {
+    int64_t ky, kx, count, n;
+} tap_run;
+
+/* memcpy for a few bytes: calling it costs more than they do. Nothing outside is touched; n >= 16. */
+static inline void copy_bytes(int8_t *out, const int8_t *x, int64_t n) {
+    for (int64_t i = 0; i <= n - 16; i += 16) memcpy(out + i, x + i, 16);
+    memcpy(out + n - 16, x + n - 16, 16);
 }
 
-static inline int8_t *fill(int8_t *out, int32_t value, int64_t count) {
-    memset(out, value, (size_t)count);
-    return out + count;
-}
-
-typedef struct gather {
-    const wok_conv_s8_problem *p;
-    const wok_conv_s8_args *a;
-    int64_t channels, first; /* of the group */
-    bool joined;             /* the taps of a kernel row lie side by side in the picture */
-} gather;
-
-/* The taps of one kernel row. x: the picture row's first pixel; ix: column of the first tap, columns [0, in_w)
- * exist. */
-static inline int8_t *gather_taps(const gather *g, const int8_t *x, int64_t ix, int8_t *out) {
-    const int64_t taps = g->p->kernel_w, step = g->p->dilation_w, stride = g->a->x_stride;
-    if (g->joined) {
-        const int64_t begin = wok_min64(taps, wok_max64(0, -ix));
-        const int64_t end = wok_max64(begin, wok_min64(taps, g->a->in_w - ix));
-        if (begin > 0) out = fill(out, g->a->x_zero, begin * g->channels);
-        if (end > begin) out = copy(out, x + (ix + begin) * stride, (end - begin) * g->channels);
-        return end < taps ? fill(out, g->a->x_zero, (taps - end) * g->channels) : out;
-    }
-    for (int64_t kx = 0; kx < taps; kx++, ix += step)
-        out =
-            ix >= 0 && ix < g->a->in_w ? copy(out, x + ix * stride, g->channels) : fill(out, g->a->x_zero, g->channels);
-    return out;
-}
-
-/* Rows of `count` output pixels from `pixel` on, lda apart. */
-static void gather_rows(const gather *g, int64_t pixel, int64_t count, int64_t lda, int8_t *rows) {
-    const wok_conv_s8_problem *p = g->p;
-    const wok_conv_s8_args *a = g->a;
-    int64_t ox = pixel % a->out_w, oy = pixel / a->out_w % a->out_h, image = pixel / a->out_w / a->out_h;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t top = oy * p->stride_h - a->pad_top, left = ox * p->stride_w - a->pad_left;
-        int8_t *out = rows + i * lda;
-        for (int64_t ky = 0; ky < p->kernel_h; ky++) {
-            const int64_t iy = top + ky * p->dilation_h;
-            if (iy >= 0 && iy < a->in_h)
-                out = gather_taps(g, a->x + (image * a->in_h + iy) * a->in_w * a->x_stride + g->first, left, out);
-            else
-                out = fill(out, a->x_zero, p->kernel_w * g->channels);
+/* n bytes to each of `count` rows, lda apart, from places `step` apart. */
+static void copy_runs(int8_t *out, int64_t lda, const int8_t *x, int64_t step, int64_t count, int64_t n) {
+    if (n > 32)
+        for (int64_t i = 0; i < count; i++) copy_bytes(out + i * lda, x + i * step, n);
+    else if (n >= 16)
+        for (int64_t i = 0; i < count; i++) {
+            memcpy(out + i * lda, x + i * step, 16);
+            memcpy(out + i * lda + n - 16, x + i * step + n - 16, 16);
         }
-        if (++ox < a->out_w) continue;
-        ox = 0;
-        if (++oy < a->out_h) continue;
-        oy = 0;
-        image++;
+    else if (n >= 8)
+        for (int64_t i = 0; i < count; i++) {
+            memcpy(out + i * lda, x + i * step, 8);
+            memcpy(out + i * lda + n - 8, x + i * step + n - 8, 8);
+        }
+    else
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t j = 0; j < n; j++) out[i * lda + j] = x[i * step + j];
+}
+
+/* The same where taps lie left or right of the picture; ix: column of the first tap of the first row. */
+static void clip_runs(const wok_conv_s8_problem *p, const wok_conv_s8_args *a, const tap_run *run, int8_t *out,
+                      int64_t lda, const int8_t *x, int64_t ix, int64_t count) {
+    const int64_t channels = run->n / run->count;
+    for (int64_t i = 0; i < count; i++, ix += p->stride_w, out += lda)
+        for (int64_t t = 0; t < run->count; t++) {
+            const bool inside = ix + t >= 0 && ix + t < a->in_w;
+            if (inside)
+                memcpy(out + t * channels, x + (ix + t) * a->x_stride, (size_t)channels);
+            else
+                memset(out + t * channels, a->x_zero, (size_t)channels);
+        }
+}
+
+/* The bytes of one run for all pixels of a stretch; x: first channel of the group. */
+static void gather_run(const wok_conv_s8_problem *p, const wok_conv_s8_args *a, const stretch *s, const tap_run *run,
+                       const int8_t *x, int8_t *out, int64_t lda) {
+    const int64_t count = s->end - s->begin, iy = s->oy * p->stride_h - a->pad_top + run->ky * p->dilation_h;
+    if (iy < 0 || iy >= a->in_h) {
+        for (int64_t i = 0; i < count; i++) memset(out + i * lda, a->x_zero, (size_t)run->n);
+        return;
+    }
+    const int64_t step = p->stride_w, left = s->begin * step - a->pad_left + run->kx * p->dilation_w;
+    const int8_t *row = x + (s->image * a->in_h + iy) * a->in_w * a->x_stride;
+    /* pixels [whole, until) of the stretch have all taps inside */
+    const int64_t room = a->in_w - run->count - left;
+    const int64_t whole = wok_min64(count, left < 0 ? wok_ceil_div(-left, step) : 0);
+    const int64_t until = room < 0 ? whole : wok_max64(whole, wok_min64(count, room / step + 1));
+    clip_runs(p, a, run, out, lda, row, left, whole);
+    if (until > whole)
+        copy_runs(out + whole * lda, lda, row + (left + whole * step) * a->x_stride, step * a->x_stride, until - whole,
+                  run->n);
+    clip_runs(p, a, run, out + until * lda, lda, row, left + until * step, count - until);
+}
+
+/* Rows of `count` output pixels from `pixel` on, for a group whose first channel is `first`. */
+static void gather_rows(const wok_conv_s8_problem *p, const wok_conv_s8_args *a, int64_t first, int64_t pixel,
+                        int64_t count, int8_t *rows, int64_t lda) {
+    const int64_t channels = p->c_in / p->group;
+    const bool joined = p->dilation_w == 1 && channels == a->x_stride;
+    tap_run run = {.count = joined ? p->kernel_w : 1};
+    run.n = run.count * channels;
+    for (int64_t done = 0; done < count;) {
+        const int64_t ox = (pixel + done) % a->out_w, row = (pixel + done) / a->out_w;
+        const stretch s = {row / a->out_h, row % a->out_h, ox, wok_min64(a->out_w, ox + count - done)};
+        int8_t *out = rows + done * lda;
+        for (run.ky = 0; run.ky < p->kernel_h; run.ky++)
+            for (run.kx = 0; run.kx < p->kernel_w; run.kx += run.count, out += run.n)
+                gather_run(p, a, &s, &run, a->x + first, out, lda);
+        done += s.end - s.begin;
     }
 }
 
@@ -195,8 +213,7 @@ static void group_task(const conv_run *run, int64_t group, int64_t begin, int64_
     if (run->plan.in_place) {
         job.a = a->x + begin * a->x_stride + group * channels;
     } else {
-        const bool joined = p->dilation_w == 1 && channels == a->x_stride;
-        gather_rows(&(gather){p, a, channels, group * channels, joined}, begin, job.m, job.lda, space);
+        gather_rows(p, a, group * channels, begin, job.m, space, job.lda);
     }
     run->rows(&job);
 }
