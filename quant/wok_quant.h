@@ -88,13 +88,15 @@ typedef struct wok_quant_options {
     bool per_tensor;            /* one scale for a whole weight, not for every channel */
     bool signed_activations;    /* bytes -128..127 instead of 0..255 */
     bool symmetric_activations; /* zero point 0 (128 for unsigned bytes) */
-    bool narrow_weights;        /* -64..63: no u8 x s8 pair sum saturates anywhere, at 1 bit of precision */
+    bool narrow_weights;        /* -63..63: no u8 x s8 pair sum saturates anywhere, at 1 bit of precision */
 
-    bool equalize; /* static: even out the channels of neighbouring convolutions, which leaves the function as it is */
-    bool
-        bias_correction; /* static: take the mean error of every output channel, seen on the samples, out of the bias */
-    float smooth;        /* alpha in (0, 1], 0: off. Moves outliers of LayerNormalization's output into the weights that
-                           * read it, which leaves the function as it is. Needs samples. 0.5 is the usual value */
+    /* Static: evens out the channels of neighbouring convolutions, which leaves the function as it is. */
+    bool equalize;
+    /* Static: takes the mean error of every output channel, seen on the samples, out of the bias. */
+    bool bias_correction;
+    /* alpha in (0, 1], 0: off. Moves outliers of LayerNormalization's output into the weights that read it, which leaves
+     * the function as it is. Needs samples. 0.5 is the usual value. */
+    float smooth;
     wok_quant_table tables;
 
     const char *const *keep; /* nodes (by name) that stay float; an unknown name is an error */
@@ -104,9 +106,9 @@ typedef struct wok_quant_options {
      * session is wok_quantize's. Anything but WOK_OK ends wok_quantize with that status. */
     wok_status (*eval)(void *user, wok_session *session, double *score);
     void *eval_user;
-    double
-        max_loss; /* with eval: float score - score must not be more; layers stay float, the most damaging first, until
-                      * that holds. Negative: no limit, the scores are only reported */
+    /* With eval: float score - score must not be more; layers stay float, the most damaging first, until that holds.
+     * Negative: no limit, the scores are only reported. */
+    double max_loss;
 
     bool measure; /* time every layer in both forms (needs samples), keep those float that gain nothing */
 
