@@ -9,7 +9,8 @@
 
 /* ---- every level ---------------------------------------------------------------------------------------------------- */
 
-static const char *const levels[] = {"ref", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "neondot", "neoni8mm"};
+static const char *const levels[] = {"ref", "avx2", "avxvnni", "avx512",  "avx512vnni",
+                                     "amx", "neon", "neondot", "neoni8mm"};
 static const char *level; /* the one at hand */
 
 static bool is_here(const char *isa) {
@@ -47,8 +48,12 @@ static wok_value fixed(net *n, wok_dtype dtype, int rank, const int64_t *dims, c
     return wok_graph_constant(n->model, NULL, dtype, rank, dims, data, count_of(dims, rank) * wok_dtype_size(dtype),
                               WOK_DATA_COPY);
 }
-static wok_value u8_zero(net *n, int value) { return fixed(n, WOK_U8, SCALAR, &(uint8_t){(uint8_t)value}); }
-static wok_value s8_zero(net *n, int value) { return fixed(n, WOK_I8, SCALAR, &(int8_t){(int8_t)value}); }
+static wok_value u8_zero(net *n, int value) {
+    return fixed(n, WOK_U8, SCALAR, &(uint8_t){(uint8_t)value});
+}
+static wok_value s8_zero(net *n, int value) {
+    return fixed(n, WOK_I8, SCALAR, &(int8_t){(int8_t)value});
+}
 
 static void to_nowhere(net *n, const char *type, wok_value in, wok_value *out, int count) {
     static const char *const names[] = {"out0", "out1", "out2"};
@@ -69,8 +74,12 @@ static void saturate(net *n, int m, int cols) {
     wok_value x = tensor(n, WOK_U8, DIMS(m, 64), a), w = fixed(n, WOK_I8, DIMS(64, cols), b);
     gives_bytes(n, OP(n, "MatMulInteger", x, w), WOK_I32, DIMS(m, cols), want);
 }
-BUG(B21_products_of_255_do_not_saturate_in_two_columns, 13) { saturate(n, 1, 2); }
-BUG(B21_products_of_255_do_not_saturate_in_tiles_and_tails, 13) { saturate(n, 7, 19); }
+BUG(B21_products_of_255_do_not_saturate_in_two_columns, 13) {
+    saturate(n, 1, 2);
+}
+BUG(B21_products_of_255_do_not_saturate_in_tiles_and_tails, 13) {
+    saturate(n, 7, 19);
+}
 
 BUG(B21_convolutions_do_not_saturate, 13) {
     static uint8_t x[64 * 4];
@@ -89,8 +98,9 @@ BUG(B21_scaled_products_do_not_saturate, 13) {
     static int8_t b[64 * 2];
     memset(a, 255, sizeof a);
     for (int i = 0; i < 128; i++) b[i] = i % 2 ? -128 : 127;
-    wok_value y = OP(n, "QLinearMatMul", tensor(n, WOK_U8, DIMS(1, 64), a), number(n, 1.f / 255), u8_zero(n, 0),
-                     fixed(n, WOK_I8, DIMS(64, 2), b), number(n, 1.f / 128), s8_zero(n, 0), number(n, 1), u8_zero(n, 128));
+    wok_value y =
+        OP(n, "QLinearMatMul", tensor(n, WOK_U8, DIMS(1, 64), a), number(n, 1.f / 255), u8_zero(n, 0),
+           fixed(n, WOK_I8, DIMS(64, 2), b), number(n, 1.f / 128), s8_zero(n, 0), number(n, 1), u8_zero(n, 128));
     gives_bytes(n, y, WOK_U8, DIMS(1, 2), (uint8_t[]){192, 64}); /* 63.5 rounds to 64 */
 }
 
@@ -124,8 +134,12 @@ static void every_length(int mode) {
                 end(&n);
             }
 }
-Test(quantisation, B22_half_to_even_at_every_length) { every_length(FE_TONEAREST); }
-Test(quantisation, B22_half_to_even_whatever_the_rounding_mode) { every_length(FE_UPWARD); }
+Test(quantisation, B22_half_to_even_at_every_length) {
+    every_length(FE_TONEAREST);
+}
+Test(quantisation, B22_half_to_even_whatever_the_rounding_mode) {
+    every_length(FE_UPWARD);
+}
 
 BUG(B22_dynamic_codes_and_zero_point, 13) {
     wok_value out[3];
@@ -186,12 +200,24 @@ static void padded(net *n, int channels, int w_zero, const int64_t *pads, int64_
     int_attr(n, "group", channels);
     gives_bytes(n, y, WOK_U8, DIMS(1, channels, side, side), want);
 }
-BUG(B24_borders_hold_the_zero_point, 13) { padded(n, 1, 0, I64(1, 1, 1, 1), 1, 2); }
-BUG(B24_borders_of_weights_with_a_zero_point, 13) { padded(n, 1, 5, I64(1, 1, 1, 1), 1, 2); }
-BUG(B24_borders_of_depthwise_convolutions, 13) { padded(n, 19, 0, I64(1, 1, 1, 1), 1, 2); }
-BUG(B24_borders_of_depthwise_convolutions_with_weight_zero_points, 13) { padded(n, 19, -7, I64(1, 1, 1, 1), 1, 2); }
-BUG(B24_borders_of_one_side_only, 13) { padded(n, 4, 0, I64(0, 0, 1, 1), 1, 1); }
-BUG(B24_borders_at_stride_2, 13) { padded(n, 4, 3, I64(1, 1, 1, 1), 2, 1); }
+BUG(B24_borders_hold_the_zero_point, 13) {
+    padded(n, 1, 0, I64(1, 1, 1, 1), 1, 2);
+}
+BUG(B24_borders_of_weights_with_a_zero_point, 13) {
+    padded(n, 1, 5, I64(1, 1, 1, 1), 1, 2);
+}
+BUG(B24_borders_of_depthwise_convolutions, 13) {
+    padded(n, 19, 0, I64(1, 1, 1, 1), 1, 2);
+}
+BUG(B24_borders_of_depthwise_convolutions_with_weight_zero_points, 13) {
+    padded(n, 19, -7, I64(1, 1, 1, 1), 1, 2);
+}
+BUG(B24_borders_of_one_side_only, 13) {
+    padded(n, 4, 0, I64(0, 0, 1, 1), 1, 1);
+}
+BUG(B24_borders_at_stride_2, 13) {
+    padded(n, 4, 3, I64(1, 1, 1, 1), 2, 1);
+}
 
 /* Many channels in and out: the path that gathers rows. */
 BUG(B24_borders_of_dense_convolutions, 13) {
@@ -201,8 +227,8 @@ BUG(B24_borders_of_dense_convolutions, 13) {
     memset(w, 3, sizeof w);
     memset(want, 64, sizeof want);
     wok_value in = tensor(n, WOK_U8, DIMS(1, 8, 2, 2), x), one = number(n, 1);
-    wok_value y = OP(n, "QLinearConv", in, one, u8_zero(n, 128), fixed(n, WOK_I8, DIMS(18, 8, 3, 3), w), one, s8_zero(n, 2),
-                     one, u8_zero(n, 0));
+    wok_value y = OP(n, "QLinearConv", in, one, u8_zero(n, 128), fixed(n, WOK_I8, DIMS(18, 8, 3, 3), w), one,
+                     s8_zero(n, 2), one, u8_zero(n, 0));
     INTS_ATTR(n, "pads", 1, 1, 1, 1);
     gives_bytes(n, y, WOK_U8, DIMS(1, 18, 2, 2), want);
 }
@@ -216,12 +242,17 @@ static wok_value pair(net *n, wok_value x, float scale, int zero) {
 /* 1 * 1 + 100 * bias_scale */
 static void own_bias_scale(net *n, float bias_scale, float want) {
     wok_value x = pair(n, f32(n, DIMS(1, 1, 1, 1), F32(1)), .1f, 0);
-    wok_value w = OP(n, "DequantizeLinear", fixed(n, WOK_I8, DIMS(1, 1, 1, 1), (int8_t[]){10}), number(n, .1f), s8_zero(n, 0));
+    wok_value w =
+        OP(n, "DequantizeLinear", fixed(n, WOK_I8, DIMS(1, 1, 1, 1), (int8_t[]){10}), number(n, .1f), s8_zero(n, 0));
     wok_value b = OP(n, "DequantizeLinear", fixed(n, WOK_I32, DIMS(1), (int32_t[]){100}), number(n, bias_scale));
     gives(n, pair(n, OP(n, "Conv", x, w, b), .1f, 0), DIMS(1, 1, 1, 1), &want);
 }
-BUG(B25_the_scale_of_a_bias_counts, 13) { own_bias_scale(n, .05f, 6); }
-BUG(B25_the_scale_of_a_bias_counts_where_it_is_the_usual_one, 13) { own_bias_scale(n, .01f, 2); }
+BUG(B25_the_scale_of_a_bias_counts, 13) {
+    own_bias_scale(n, .05f, 6);
+}
+BUG(B25_the_scale_of_a_bias_counts_where_it_is_the_usual_one, 13) {
+    own_bias_scale(n, .01f, 2);
+}
 
 /* ---- B26: rows without a single key ------------------------------------------------------------------------------------------- */
 
@@ -231,7 +262,8 @@ static void masked(net *n, float hidden) {
     static const float q[24] = {.5f, -1, 2, 0, 1, 1, -.5f, 2, 0, 1, 1, -1, 3, 0, 1, 1, 0, 2, -1, 1, 1, 1, 1, 1};
     static const float v[24] = {1, 2, 3, 4, 4, 3, 2, 1, 0, 1, 0, 1, 1, 2, 3, 4, 4, 3, 2, 1, 1, 1, 1, 1};
     const float h = hidden, mask[6] = {0, 0, 0, h, h, h};
-    wok_value x = f32(n, DIMS(2, 1, 3, 4), q), values = f32(n, DIMS(2, 1, 3, 4), v), bias = f32(n, DIMS(2, 1, 1, 3), mask);
+    wok_value x = f32(n, DIMS(2, 1, 3, 4), q), values = f32(n, DIMS(2, 1, 3, 4), v),
+              bias = f32(n, DIMS(2, 1, 1, 3), mask);
     wok_value keys = OP(n, "Transpose", x);
     INTS_ATTR(n, "perm", 0, 1, 3, 2);
     wok_value scores = OP(n, "Add", OP(n, "Mul", OP(n, "MatMul", x, keys), number(n, .5f)), bias);
@@ -241,7 +273,8 @@ static void masked(net *n, float hidden) {
         shares = OP(n, "Where", OP(n, "IsNaN", shares), number(n, 0), shares);
     const wok_tensor *t = result(n, OP(n, "MatMul", shares, values), WOK_F32, DIMS(2, 1, 3, 4));
     const float *y = t->data, mean[4] = {2, 2, 2, 2};
-    for (int i = 0; i < 12; i++) cr_expect(isfinite(y[i]) && y[i] > .5f && y[i] < 4, "%s: seen row: %g", level, (double)y[i]);
+    for (int i = 0; i < 12; i++)
+        cr_expect(isfinite(y[i]) && y[i] > .5f && y[i] < 4, "%s: seen row: %g", level, (double)y[i]);
     for (int i = 12; i < 24; i++) {
         float want = isinf(h) ? 0 : mean[i % 4];
         /* a finite mask leaves what the scores say once the mask is rounded into them */
@@ -250,9 +283,15 @@ static void masked(net *n, float hidden) {
                   (double)h, (double)y[i]);
     }
 }
-BUG(B26_all_keys_hidden_by_minus_infinity, 20) { masked(n, -INFINITY); }
-BUG(B26_all_keys_hidden_by_the_lowest_float, 20) { masked(n, -3.4028235e38f); }
-BUG(B26_all_keys_hidden_by_minus_10000, 20) { masked(n, -10000); }
+BUG(B26_all_keys_hidden_by_minus_infinity, 20) {
+    masked(n, -INFINITY);
+}
+BUG(B26_all_keys_hidden_by_the_lowest_float, 20) {
+    masked(n, -3.4028235e38f);
+}
+BUG(B26_all_keys_hidden_by_minus_10000, 20) {
+    masked(n, -10000);
+}
 BUG(B26_bare_softmax_of_minus_infinity_is_nan, 13) {
     const float inf = -INFINITY;
     gives(n, OP(n, "Softmax", f32(n, DIMS(2, 3), F32(inf, inf, inf, -10000, -10000, -10000))), DIMS(2, 3),
@@ -269,15 +308,16 @@ BUG(B27_a_scale_for_every_output_channel_of_a_convolution, 13) {
     int_attr(n, "axis", 0);
     wok_value y = OP(n, "Conv", x, w);
     const float *got = result(n, y, WOK_F32, DIMS(1, 2, 1, 1))->data;
-    cr_expect(fabsf(got[0] - .5f) < 1e-5f && fabsf(got[1] - 50) < 1e-3f, "%s: %g %g", level, (double)got[0], (double)got[1]);
+    cr_expect(fabsf(got[0] - .5f) < 1e-5f && fabsf(got[1] - 50) < 1e-3f, "%s: %g %g", level, (double)got[0],
+              (double)got[1]);
 }
 BUG(B27_depthwise_channels_keep_their_scales, 13) {
     static float x[19], scale[19], want[19];
     static int8_t w[19], zero[19];
     for (int i = 0; i < 19; i++) x[i] = 1, scale[i] = powf(10, (float)(i % 4) - 2), w[i] = 50, want[i] = 50 * scale[i];
     wok_value in = pair(n, f32(n, DIMS(1, 19, 1, 1), x), .01f, 0);
-    wok_value kernel = OP(n, "DequantizeLinear", fixed(n, WOK_I8, DIMS(19, 1, 1, 1), w), fixed(n, WOK_F32, DIMS(19), scale),
-                          fixed(n, WOK_I8, DIMS(19), zero));
+    wok_value kernel = OP(n, "DequantizeLinear", fixed(n, WOK_I8, DIMS(19, 1, 1, 1), w),
+                          fixed(n, WOK_F32, DIMS(19), scale), fixed(n, WOK_I8, DIMS(19), zero));
     int_attr(n, "axis", 0);
     wok_value y = OP(n, "Conv", in, kernel);
     int_attr(n, "group", 19);
@@ -296,14 +336,19 @@ static void matmul_axis(net *n, int axis, const float *want) {
     for (int i = 0; i < 2; i++)
         cr_expect(fabsf(got[i] - want[i]) <= 1e-5f * want[i], "%s: %g, not %g", level, (double)got[i], (double)want[i]);
 }
-BUG(B27_a_scale_for_every_column_of_a_product, 13) { matmul_axis(n, 1, F32(.5f, 50)); }
-BUG(B27_a_scale_for_every_row_of_a_product, 13) { matmul_axis(n, 0, F32(40.1f, 40.1f)); }
+BUG(B27_a_scale_for_every_column_of_a_product, 13) {
+    matmul_axis(n, 1, F32(.5f, 50));
+}
+BUG(B27_a_scale_for_every_row_of_a_product, 13) {
+    matmul_axis(n, 0, F32(40.1f, 40.1f));
+}
 
 /* ---- B28: an answer does not depend on its neighbours ------------------------------------------------------------------------------- */
 
 /* A file's own DynamicQuantizeLinear is per tensor, as the standard says. */
 BUG(B28_per_tensor_alone, 13) {
-    const float *y = result(n, dynamic_product(n, 1, 2, F32(1, .33f), 1, (int8_t[]){1, 1}, 1), WOK_F32, DIMS(1, 1))->data;
+    const float *y =
+        result(n, dynamic_product(n, 1, 2, F32(1, .33f), 1, (int8_t[]){1, 1}, 1), WOK_F32, DIMS(1, 1))->data;
     cr_expect(fabsf(y[0] - 1.3294f) < 1e-4f, "%s: %g", level, (double)y[0]);
 }
 BUG(B28_per_tensor_in_company, 13) {
@@ -327,18 +372,25 @@ BUG(B29_a_weight_that_is_nan_shows_behind_relu, 13) {
 }
 static void pooled(net *n, int channels) {
     static float x[17 * 2], want[17];
-    for (int c = 0; c < channels; c++) x[2 * c] = c % 3 ? (float)c : NAN, x[2 * c + 1] = 1, want[c] = fmaxf((float)c, 1);
+    for (int c = 0; c < channels; c++)
+        x[2 * c] = c % 3 ? (float)c : NAN, x[2 * c + 1] = 1, want[c] = fmaxf((float)c, 1);
     for (int c = 0; c < channels; c += 3) want[c] = NAN;
     wok_value y = OP(n, "MaxPool", f32(n, DIMS(1, channels, 1, 2), x));
     INTS_ATTR(n, "kernel_shape", 1, 2);
     gives(n, y, DIMS(1, channels, 1, 1), want);
 }
-BUG(B29_max_pooling_keeps_nan_of_3_channels, 13) { pooled(n, 3); }
-BUG(B29_max_pooling_keeps_nan_of_17_channels, 13) { pooled(n, 17); }
+BUG(B29_max_pooling_keeps_nan_of_3_channels, 13) {
+    pooled(n, 3);
+}
+BUG(B29_max_pooling_keeps_nan_of_17_channels, 13) {
+    pooled(n, 17);
+}
 /* Codes have no NaN: the header of eltwise_s8 says what becomes of it, the same at every place. */
 BUG(B29_codes_of_nan_are_the_same_in_body_and_tail, 13) {
     static float x[67];
     for (int i = 0; i < 67; i++) x[i] = NAN;
-    const int8_t *q = result(n, OP(n, "QuantizeLinear", f32(n, DIMS(67), x), number(n, 1), s8_zero(n, 3)), WOK_I8, DIMS(67))->data;
-    for (int i = 1; i < 67; i++) cr_expect_eq(q[i], q[0], "%s: code %d of NaN is %d, the first %d", level, i, q[i], q[0]);
+    const int8_t *q =
+        result(n, OP(n, "QuantizeLinear", f32(n, DIMS(67), x), number(n, 1), s8_zero(n, 3)), WOK_I8, DIMS(67))->data;
+    for (int i = 1; i < 67; i++)
+        cr_expect_eq(q[i], q[0], "%s: code %d of NaN is %d, the first %d", level, i, q[i], q[0]);
 }
