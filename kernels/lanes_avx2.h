@@ -11,6 +11,7 @@
 typedef __m256 v_f32;
 typedef __m256i v_s32;   /* V_LANES x int32 */
 typedef __m256i v_bytes; /* V_BYTES x int8 */
+typedef __m256i v_pairs; /* V_LANES x (int16, int16) */
 enum { V_LANES = 8, V_BYTES = 32 };
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
@@ -29,11 +30,12 @@ WOK_INLINE v_f32 v_min(v_f32 a, v_f32 b) { return _mm256_min_ps(a, b); }
 WOK_INLINE v_f32 v_max(v_f32 a, v_f32 b) { return _mm256_max_ps(a, b); }
 /* x, and 0 for NaN */
 WOK_INLINE v_f32 v_number(v_f32 x) { return _mm256_and_ps(x, _mm256_cmp_ps(x, x, _CMP_ORD_Q)); }
+/* false too where a NaN is */
+WOK_INLINE bool v_all_equal(v_f32 a, v_f32 b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)) == 255; }
 WOK_INLINE v_f32 v_act(v_f32 x, wok_act act, v_f32 lo, v_f32 hi) { return wok_act_avx2(x, act, lo, hi); }
 
 /* ---- int32 ------------------------------------------------------------------------------------------------------- */
 
-WOK_INLINE v_s32 v_zero_s32(void) { return _mm256_setzero_si256(); }
 WOK_INLINE v_s32 v_set1_s32(int32_t x) { return _mm256_set1_epi32(x); }
 WOK_INLINE v_s32 v_load_s32(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 WOK_INLINE void v_store_s32(int32_t *p, v_s32 x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
@@ -41,6 +43,7 @@ WOK_INLINE void v_store_part_s32(int32_t *p, v_s32 x, int64_t n) { _mm256_maskst
 WOK_INLINE v_s32 v_add_s32(v_s32 a, v_s32 b) { return _mm256_add_epi32(a, b); }
 WOK_INLINE v_s32 v_sub_s32(v_s32 a, v_s32 b) { return _mm256_sub_epi32(a, b); }
 WOK_INLINE v_s32 v_mul_s32(v_s32 a, v_s32 b) { return _mm256_mullo_epi32(a, b); }
+WOK_INLINE v_s32 v_halve_s32(v_s32 x, int times) { return _mm256_srai_epi32(x, times); } /* towards -infinity */
 WOK_INLINE v_f32 v_float(v_s32 x) { return _mm256_cvtepi32_ps(x); }
 /* nearest, halves to even; INT32_MIN for NaN and beyond int32 */
 WOK_INLINE v_s32 v_round(v_f32 x) { return _mm256_cvtps_epi32(x); }
@@ -66,5 +69,70 @@ WOK_INLINE v_bytes v_lookup16(const int8_t *table, v_bytes x) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), x);
 }
 WOK_INLINE v_bytes v_subs_bytes(v_bytes a, v_bytes b) { return _mm256_subs_epi8(a, b); }
+/* The first n of 8 bytes, then zeros. */
+WOK_INLINE __m128i v_load_few_avx2(const int8_t *p, int64_t n) {
+    uint64_t bytes = 0;
+    uint32_t four;
+    uint16_t two;
+    if (n >= 8) return _mm_loadl_epi64((const __m128i *)(const void *)p);
+    if (n <= 0) return _mm_setzero_si128();
+    if (n & 1) bytes = (uint8_t)p[n - 1];
+    if (n & 2) memcpy(&two, p + (n & 4), sizeof two), bytes = bytes << 16 | two;
+    if (n & 4) memcpy(&four, p, sizeof four), bytes = bytes << 32 | four;
+    return _mm_cvtsi64_si128((long long)bytes);
+}
+WOK_INLINE v_s32 v_widen_part(const int8_t *p, int64_t n) { return _mm256_cvtepi8_epi32(v_load_few_avx2(p, n)); }
+
+/* ---- products of bytes in pairs ---------------------------------------------------------------------------------- */
+
+/* V_LANES pairs (p[i], q[i]), or the first n of them, widened to 16 bits */
+WOK_INLINE v_pairs v_pair_part(const int8_t *p, const int8_t *q, int64_t n) {
+    return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(v_load_few_avx2(p, n), v_load_few_avx2(q, n)));
+}
+WOK_INLINE void v_interleave_avx2(v_pairs *pairs, __m256i p, __m256i q) {
+    const __m256i upper = _mm256_setr_epi8(-1, 0, -1, 1, -1, 2, -1, 3, -1, 4, -1, 5, -1, 6, -1, 7, -1, 8, -1, 9, -1, 10,
+                                           -1, 11, -1, 12, -1, 13, -1, 14, -1, 15);
+    pairs[0] = _mm256_shuffle_epi8(_mm256_unpacklo_epi8(p, q), upper);
+    pairs[1] = _mm256_shuffle_epi8(_mm256_unpackhi_epi8(p, q), upper);
+}
+/* 16 pairs (256 p[i], 256 q[i]) in V_TILE registers: a shuffle to the upper byte is cheaper than a sign */
+enum { V_TILE = 2 };
+WOK_INLINE void v_pair_tile(v_pairs *pairs, const int8_t *p, const int8_t *q) {
+    v_interleave_avx2(pairs, _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                      _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q)));
+}
+WOK_INLINE __m256i v_load_16_part_avx2(const int8_t *p, int64_t n) {
+    return _mm256_broadcastsi128_si256(_mm_unpacklo_epi64(v_load_few_avx2(p, n), v_load_few_avx2(p + 8, n - 8)));
+}
+WOK_INLINE void v_pair_tile_part(v_pairs *pairs, const int8_t *p, const int8_t *q, int64_t n) {
+    v_interleave_avx2(pairs, v_load_16_part_avx2(p, n), v_load_16_part_avx2(q, n));
+}
+WOK_INLINE v_pairs v_load_pairs(const int16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+WOK_INLINE void v_store_pairs(int16_t *p, v_pairs x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
+WOK_INLINE v_pairs v_and_pairs(v_pairs a, v_pairs b) { return _mm256_and_si256(a, b); }
+WOK_INLINE v_pairs v_set1_pairs(int16_t first, int16_t second) {
+    return _mm256_set1_epi32((uint16_t)first | (int32_t)((uint32_t)(uint16_t)second << 16));
+}
+/* 16 numbers each + zero (16-bit lanes), cut to [lo, 127], to p and q */
+WOK_INLINE void v_store_tiles(int8_t *p, int8_t *q, const v_s32 *a, const v_s32 *b, v_pairs zero, v_bytes lo) {
+    __m256i words_a = _mm256_adds_epi16(_mm256_packs_epi32(a[0], a[1]), zero); /* 0-3 8-11, 4-7 12-15 */
+    __m256i words_b = _mm256_adds_epi16(_mm256_packs_epi32(b[0], b[1]), zero);
+    __m256i bytes = _mm256_max_epi8(_mm256_packs_epi16(words_a, words_b), lo);
+    __m128i even = _mm256_castsi256_si128(bytes), odd = _mm256_extracti128_si256(bytes, 1);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_unpacklo_epi32(even, odd));
+    _mm_storeu_si128((__m128i *)(void *)q, _mm_unpackhi_epi32(even, odd));
+}
+/* acc[i] + a[i].first * b[i].first + a[i].second * b[i].second. Spelled out for gcc, which would add products to each
+ * other before it adds them to the sums, and run out of registers. */
+WOK_INLINE v_s32 v_add_products(v_s32 acc, v_pairs a, v_pairs b) {
+#if defined(__clang__)
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+#else
+    __m256i products;
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(products) : "x"(a), "xm"(b));
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(products));
+    return acc;
+#endif
+}
 
 #endif

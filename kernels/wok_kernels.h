@@ -416,7 +416,7 @@ typedef struct wok_dwconv_s8_kernel {
     void (*run)(const wok_dwconv_problem *problem, const wok_dwconv_s8_args *args, const wok_parallel *parallel);
 } wok_dwconv_s8_kernel;
 typedef wok_dwconv_problem wok_dwconv_s8_problem;
-/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(dwconv_s8) */
+WOK_DEFINE_SELECT(dwconv_s8)
 
 /* ---- pool_s8: 2-D max and average of bytes, NHWC ---------------------------------------------------------------------- */
 /* Max: y = x's largest byte, the quantisation stays. Average: s = sum over the window of (x - x_zero), exact; then in f32
