@@ -116,9 +116,7 @@ static wok_qnode *convolution(const wok_qgraph *g, wok_value v) {
     return bias < 0 || wok_qgraph_fixed(g, bias) ? node : NULL;
 }
 
-/* Takes scale and shift (of the channels) into the convolution, and its output from `after`. */
-static wok_status scale_convolution(wok_qgraph *g, wok_qnode *conv, const double *scale, const double *shift,
-                                    wok_qnode *after) {
+wok_status wok_quant_scale_rows(wok_qgraph *g, wok_qnode *conv, const double *scale, const double *shift) {
     const wok_qvalue w = g->values[conv->in[1]];
     wok_value old_bias = wok_qnode_in(conv, 2);
     int64_t channels = w.dims[0], inner = channels > 0 ? wok_qvalue_count(&w) / channels : 0;
@@ -128,19 +126,22 @@ static wok_status scale_convolution(wok_qgraph *g, wok_qnode *conv, const double
     if (!weights || !bias || !in) return WOK_ERR_MEMORY;
     for (int64_t c = 0; c < channels; c++) {
         double b = old_bias >= 0 ? (double)wok_qfloat(g->values[old_bias].data, c) : 0;
-        bias[c] = (float)(b * scale[c] + shift[c]);
+        bias[c] = (float)(b * scale[c] + (shift ? shift[c] : 0));
         for (int64_t i = c * inner; i < (c + 1) * inner; i++)
             weights[i] = (float)((double)wok_qfloat(w.data, i) * scale[c]);
     }
     in[0] = conv->in[0];
-    in[1] = wok_qgraph_constant(g, wok_qgraph_unique(g, w.name), WOK_F32, w.rank, w.dims, weights);
-    in[2] = wok_qgraph_constant(g, wok_qgraph_unique(g, wok_qpool_format(g->pool, "%s_bias", conv->name)), WOK_F32, 1,
-                                &channels, bias);
-    if (in[1] < 0 || in[2] < 0) return WOK_ERR_MEMORY;
+    in[1] = wok_qgraph_replace(g, conv->in[1], weights);
+    in[2] = WOK_ABSENT;
+    if (old_bias >= 0)
+        in[2] = wok_qgraph_replace(g, old_bias, bias);
+    else if (shift) {
+        const char *name = wok_qgraph_unique(g, wok_qpool_format(g->pool, "%s_bias", conv->name));
+        in[2] = wok_qgraph_constant(g, name, WOK_F32, 1, &channels, bias);
+    }
+    if (in[1] < 0 || (in[2] < 0 && (old_bias >= 0 || shift))) return WOK_ERR_MEMORY;
     conv->in = in;
-    conv->in_count = 3;
-    conv->out[0] = after->out[0];
-    after->dead = true;
+    conv->in_count = in[2] >= 0 ? 3 : 2;
     return WOK_OK;
 }
 
@@ -194,7 +195,9 @@ wok_status wok_quant_fold_batchnorm(wok_qgraph *g, int *folded) {
             if (norm ? !batchnorm_factors(g, node, w->dims[0], scale, shift)
                      : !affine_factors(g, node, side, w, scale, shift))
                 continue;
-            WOK_TRYQ(scale_convolution(g, conv, scale, shift, node));
+            WOK_TRYQ(wok_quant_scale_rows(g, conv, scale, shift));
+            conv->out[0] = node->out[0];
+            node->dead = true;
             *folded += norm;
             wok_qgraph_index(g);
         }

@@ -78,6 +78,17 @@ const char *wok_qgraph_unique(const wok_qgraph *g, const char *name) {
     return name;
 }
 
+wok_value wok_qgraph_replace(wok_qgraph *g, wok_value old, const float *data) {
+    const wok_qvalue from = g->values[old];
+    const char *fresh = wok_qgraph_unique(g, wok_qpool_format(g->pool, "%s_1", from.name));
+    wok_value v = fresh ? wok_qgraph_constant(g, fresh, WOK_F32, from.rank, from.dims, data) : WOK_ABSENT;
+    if (v >= 0 && from.readers <= 1) { /* nobody else knows it by that name */
+        g->values[v].name = from.name;
+        g->values[old].name = fresh;
+    }
+    return v;
+}
+
 /* ---- reading -------------------------------------------------------------------------------------------------------- */
 
 static wok_status read_values(wok_qgraph *g) {

@@ -190,7 +190,10 @@ static wok_status code_layer(wok_quant *q, int layer) {
 wok_status wok_quant_code(wok_quant *q) {
     for (int i = 0; i < q->layer_count; i++) {
         WOK_TRYQ(wok_quant_step(q, "quantising weights", i, q->layer_count));
-        if (!q->layers[i].fixed) WOK_TRYQ(code_layer(q, i));
+        if (q->layers[i].fixed) continue;
+        WOK_TRYQ(code_layer(q, i));
+        q->layers[i].weight_snr =
+            wok_qnoise_db(&(wok_qnoise){q->layers[i].weights->signal, q->layers[i].weights->noise});
     }
     return WOK_OK;
 }

@@ -69,6 +69,8 @@ void wok_qgraph_index(wok_qgraph *g);
 /* A constant with data in the pool (or in the model); WOK_ABSENT on failure. */
 wok_value wok_qgraph_constant(wok_qgraph *g, const char *name, wok_dtype dtype, int rank, const int64_t *dims,
                               const void *data);
+/* A constant like `old` with other elements; it has the name of the old one, where that had no other reader. */
+wok_value wok_qgraph_replace(wok_qgraph *g, wok_value old, const float *data);
 /* An inner value without a type. */
 wok_value wok_qgraph_value(wok_qgraph *g, const char *name);
 /* Appends a node with one output; outputs keep their ids. */
@@ -114,7 +116,8 @@ typedef struct wok_qcodes {
     bool transposed; /* the source is [channels,outer], inner is 1 */
     int rank, axis;  /* as written: the axis of the scales */
     int64_t dims[WOK_MAX_RANK];
-    int scale_count; /* channels, or 1 */
+    int scale_count;      /* channels, or 1 */
+    double signal, noise; /* sums of squares: of the weights, of their error */
     const char *name;
 } wok_qcodes;
 
@@ -129,6 +132,7 @@ typedef struct wok_qlayer {
     float *bias_scales;
     float *correction; /* added to the bias when it is quantised; NULL: nothing */
     double snr, snr_total, float_us, int8_us;
+    double weight_snr; /* of the weights; where there are no samples */
 } wok_qlayer;
 
 /* How a value is quantised. Scale and zero point count at the root of a chain of moves. */
@@ -161,6 +165,8 @@ static inline bool wok_quant_is_static(const wok_quant *q) {
 /* fold.c */
 wok_status wok_quant_fold_constants(wok_qgraph *g);
 wok_status wok_quant_fold_batchnorm(wok_qgraph *g, int *folded);
+/* Output channel c of a convolution times scale[c], plus shift[c] (NULL: nothing); new constants. */
+wok_status wok_quant_scale_rows(wok_qgraph *g, wok_qnode *conv, const double *scale, const double *shift);
 wok_status wok_quant_fold_pads(wok_qgraph *g);
 bool wok_quant_pads_zeros(const wok_qgraph *g, const wok_qnode *pad); /* it adds zeros (plan.c) */
 wok_status wok_quant_upgrade(wok_quant *q, int64_t opset);
@@ -168,6 +174,14 @@ wok_status wok_quant_upgrade(wok_quant *q, int64_t opset);
 /* samples.c: a session with these outputs (count 0: the model's own) */
 wok_status wok_quant_session(wok_quant *q, wok_model *model, const char *const *outputs, int count, bool profile,
                              wok_session **session);
+/* channels[i]: of output i, largest magnitudes along `axis` (1, or -1 for the last), over the samples; in the pool. */
+typedef struct wok_qpeaks {
+    wok_value value;
+    int axis;
+    int64_t count; /* as expected; another size is an error */
+    float *most;
+} wok_qpeaks;
+wok_status wok_quant_peaks(wok_quant *q, const char *step, wok_qpeaks *peaks, int count);
 /* Every sample through all the sessions, then look(user). */
 wok_status wok_quant_run(wok_quant *q, const char *step, int64_t samples, wok_session *const *sessions, int count,
                          wok_status (*look)(void *user), void *user);
@@ -195,13 +209,23 @@ wok_status wok_quant_measure_alone(wok_quant *q);
 wok_status wok_quant_measure_total(wok_quant *q, wok_model *quantised);
 wok_status wok_quant_report_new(const wok_quant *q, wok_quant_report **report);
 
+/* equalize.c, smooth.c: before layers are found */
+wok_status wok_quant_equalize(wok_quant *q);
+wok_status wok_quant_smooth(wok_quant *q);
+/* bias.c: corrections of all layers with a bias; needs their codes */
+wok_status wok_quant_correct(wok_quant *q);
+
+/* search.c: which layers stay float, by time and by score */
+wok_status wok_quant_time(wok_quant *q);
+wok_status wok_quant_evaluate(wok_quant *q);
+
 /* layers.c: refuses quantised models, old operator sets, unknown names in `keep` */
 wok_status wok_quant_check(const wok_quant *q);
 wok_status wok_quant_find_layers(wok_quant *q);
 wok_status wok_quant_code(wok_quant *q); /* codes of all layers that can be quantised */
 
-/* weights.c: largest code `top`; mse: the clip with the least square error, else the largest magnitude. Fills codes and
- * scales. */
+/* weights.c: largest code `top`; mse: the clip with the least square error, else the largest magnitude. Fills codes, scales
+ * and noise. */
 wok_status wok_quant_weights(wok_ctx *ctx, const void *w, wok_qcodes *codes, int top, bool mse);
 float wok_quant_weight_scale(const float *w, int64_t count, int top, bool mse);
 

@@ -34,9 +34,6 @@ static wok_status read_options(wok_quant *q, const wok_quant_options *options) {
     if (options) memcpy(&q->o, options, options->size < sizeof q->o ? options->size : sizeof q->o);
     if (q->o.percentile == 0) q->o.percentile = 99.99;
     const char *wrong = problem(&q->o);
-    if (!wrong && (q->o.equalize || q->o.bias_correction || q->o.smooth > 0 || q->o.eval || q->o.measure))
-        return wok_ctx_fail(q->ctx, WOK_ERR_UNSUPPORTED,
-                            "equalize, bias_correction, smooth, eval and measure are not there yet");
     return wrong ? wok_ctx_fail(q->ctx, WOK_ERR_ARGUMENT, "%s", wrong) : WOK_OK;
 }
 
@@ -53,12 +50,14 @@ static wok_status prepare(wok_quant *q) {
         WOK_TRYQ(wok_quant_fold_pads(&q->graph));
         WOK_TRYQ(wok_quant_upgrade(q, PER_CHANNEL_OPSET));
     }
+    if (q->o.equalize) WOK_TRYQ(wok_quant_equalize(q));
+    if (q->o.smooth > 0) WOK_TRYQ(wok_quant_smooth(q));
     WOK_TRYQ(wok_quant_find_layers(q));
     if (wok_quant_is_static(q)) WOK_TRYQ(wok_quant_calibrate(q));
     WOK_TRYQ(wok_quant_code(q));
     for (int i = 0; i < q->layer_count && wok_quant_is_static(q); i++)
         if (!q->layers[i].fixed) WOK_TRYQ(wok_quant_code_bias(q, &q->layers[i]));
-    return WOK_OK;
+    return q->o.bias_correction ? wok_quant_correct(q) : WOK_OK;
 }
 
 static int64_t constant_bytes(const wok_model *model) {
@@ -68,6 +67,8 @@ static int64_t constant_bytes(const wok_model *model) {
 static wok_status work(wok_quant *q, wok_model **result, wok_quant_report **report) {
     WOK_TRYQ(prepare(q));
     if (q->o.samples > 0) WOK_TRYQ(wok_quant_measure_alone(q));
+    if (q->o.measure) WOK_TRYQ(wok_quant_time(q));
+    if (q->o.eval) WOK_TRYQ(wok_quant_evaluate(q));
     WOK_TRYQ(wok_quant_write(q, true, result));
     if (report && q->o.samples > 0) WOK_TRYQ(wok_quant_measure_total(q, *result));
     q->summary.bytes_before = constant_bytes(q->model);

@@ -2,15 +2,16 @@
  *
  *   percentile   cuts an equal share of the elements at either end
  *   mse          the least mean square error, of clipped elements and of rounded ones (step squared / 12)
- *   entropy      the clip T of |x| for which the elements, clipped, and the same elements in 128 steps are most alike as
- *                distributions (Kullback-Leibler divergence; Migacz 2017)
+ *   entropy      the clip T of |x| for which the elements, clipped, and the same elements in 128 steps (256 where there is
+ *                one sign only) are most alike as distributions (Kullback-Leibler divergence; Migacz 2017). The first
+ *                bin does not count: zeros, of which Relu makes half of the elements, have their own code anyway
  *
  * A range always holds 0, which must have a code of its own (zero padding, Relu). */
 #include "quant.h"
 
 #include <math.h>
 
-enum { BINS = WOK_QUANT_BINS, STEPS = 128 };
+enum { BINS = WOK_QUANT_BINS };
 
 static double centre(double lo, double hi, int bin) {
     return lo + (hi - lo) * (bin + 0.5) / BINS;
@@ -59,15 +60,16 @@ static void least_square(const double *bins, double *lo, double *hi) {
 
 /* ---- entropy ------------------------------------------------------------------------------------------------------------- */
 
-/* Divergence of the first `count` bins of p (what lies beyond counts for the last) from the same in STEPS steps. */
-static double divergence(const double *bins, int count) {
+/* Divergence of the first `count` bins (what lies beyond counts for the last) from the same in `steps` steps. */
+static double divergence(const double *bins, int count, int steps) {
     double beyond = 0, all = 0, sum = 0;
     for (int i = 0; i < BINS; i++) {
         all += bins[i];
         if (i >= count) beyond += bins[i];
     }
-    for (int s = 0; s < STEPS; s++) {
-        int from = (int)((int64_t)s * count / STEPS), to = (int)((int64_t)(s + 1) * count / STEPS), filled = 0;
+    if (all == beyond) return (double)INFINITY;
+    for (int s = 0; s < steps; s++) {
+        int from = (int)((int64_t)s * count / steps), to = (int)((int64_t)(s + 1) * count / steps), filled = 0;
         double step = 0;
         for (int i = from; i < to; i++) {
             step += bins[i];
@@ -89,8 +91,10 @@ static void entropy(const double *bins, double *lo, double *hi) {
         int at = (int)(fabs(centre(*lo, *hi, i)) / most * BINS);
         folded[at < BINS ? at : BINS - 1] += bins[i];
     }
-    for (int count = BINS; count >= STEPS; count -= 16) {
-        double d = divergence(folded, count);
+    folded[0] = 0;
+    int steps = *lo == 0 || *hi == 0 ? 256 : 128;
+    for (int count = BINS; count >= steps; count -= 16) {
+        double d = divergence(folded, count, steps);
         if (d >= least) continue;
         least = d;
         clip = most * count / BINS;

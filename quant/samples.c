@@ -96,6 +96,54 @@ wok_status wok_quant_run(wok_quant *q, const char *step, int64_t samples, wok_se
     return status;
 }
 
+/* ---- largest magnitudes, channel by channel ----------------------------------------------------------------------------- */
+
+typedef struct peak_seeker {
+    wok_quant *q;
+    wok_session *session;
+    wok_qpeaks *peaks;
+    int count;
+} peak_seeker;
+
+static wok_status find_peaks(void *user) {
+    peak_seeker *s = user;
+    for (int i = 0; i < s->count; i++) {
+        wok_qpeaks *p = &s->peaks[i];
+        const wok_tensor *t = wok_session_output(s->session, i);
+        int axis = p->axis < 0 ? t->rank + p->axis : p->axis;
+        const char *name = s->q->graph.values[p->value].name;
+        if (t->dtype != WOK_F32 || axis < 0 || axis >= t->rank || t->dims[axis] != p->count)
+            return wok_ctx_fail(s->q->ctx, WOK_ERR_SHAPE, "tensor '%s' does not have the %lld channels of the weights",
+                                name, (long long)p->count);
+        const float *v = t->data;
+        int64_t inner = 1, elements = (int64_t)(t->bytes / sizeof *v);
+        for (int d = axis + 1; d < t->rank; d++) inner *= t->dims[d];
+        for (int64_t e = 0; e < elements; e++) {
+            float m = fabsf(v[e]);
+            int64_t c = e / inner % p->count;
+            if (!isfinite(m))
+                return wok_ctx_fail(s->q->ctx, WOK_ERR_VALUE, "tensor '%s' holds NaN or infinity on the samples", name);
+            if (m > p->most[c]) p->most[c] = m;
+        }
+    }
+    return WOK_OK;
+}
+
+wok_status wok_quant_peaks(wok_quant *q, const char *step, wok_qpeaks *peaks, int count) {
+    wok_qpool pool = {.ctx = q->ctx};
+    wok_model *model = NULL;
+    peak_seeker s = {.q = q, .peaks = peaks, .count = count};
+    const char **names = wok_qpool_alloc(&pool, (size_t)count, sizeof *names);
+    for (int i = 0; names && i < count; i++) names[i] = q->graph.values[peaks[i].value].name;
+    wok_status status = names ? wok_quant_write_float(q, &model) : WOK_ERR_MEMORY;
+    if (status == WOK_OK) status = wok_quant_session(q, model, names, count, false, &s.session);
+    if (status == WOK_OK) status = wok_quant_run(q, step, q->o.samples, &s.session, 1, find_peaks, &s);
+    wok_session_free(&s.session);
+    wok_model_free(&model);
+    wok_qpool_free(&pool);
+    return status;
+}
+
 /* ---- signal and noise --------------------------------------------------------------------------------------------------- */
 
 void wok_qnoise_add(wok_qnoise *n, const wok_tensor *want, const wok_tensor *got) {

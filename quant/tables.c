@@ -28,6 +28,11 @@ wok_status wok_quant_code_int4(wok_qpool *pool, const wok_qvalue *table, wok_qco
         float v[GROUP];
         memcpy(v, (const char *)table->data + (size_t)g * sizeof v, sizeof v);
         float scale = c->scales[g] = wok_quant_weight_scale(v, GROUP, TOP, true);
+        for (int j = 0; j < GROUP; j++) {
+            double e = (double)(((float)nibble(v[j], scale) - TOP - 1) * scale - v[j]);
+            c->signal += (double)v[j] * (double)v[j];
+            c->noise += e * e;
+        }
         for (int j = 0; j < HALF; j++)
             bytes[g * HALF + j] = (uint8_t)(nibble(v[j], scale) | nibble(v[j + HALF], scale) << 4);
     }

@@ -60,7 +60,13 @@ wok_status wok_quant_weights(wok_ctx *ctx, const void *w, wok_qcodes *c, int top
         for (int64_t j = 0; j < count; j++) channel[j] = wok_qfloat(w, source_at(c, k, j));
         if (!one) c->scales[k] = wok_quant_weight_scale(channel, count, top, mse);
         float scale = c->scales[one ? 0 : k];
-        for (int64_t j = 0; j < count; j++) c->codes[code_at(c, k, j)] = (int8_t)code(channel[j], scale, top);
+        for (int64_t j = 0; j < count; j++) {
+            int8_t q = (int8_t)code(channel[j], scale, top);
+            double e = (double)((float)q * scale - channel[j]);
+            c->codes[code_at(c, k, j)] = q;
+            c->signal += (double)channel[j] * (double)channel[j];
+            c->noise += e * e;
+        }
     }
     wok_ctx_release(ctx, channel, bytes);
     return WOK_OK;

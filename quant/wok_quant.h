@@ -11,7 +11,8 @@
  * The result is a model like any other, in standard ONNX operators: save it, run it, give it to another runtime. It
  * holds copies of everything that it needs; the float model may be freed. Data come by callback only: nothing here
  * opens a file. Two calls with equal arguments give equal models, byte for byte once saved, at any number of threads
- * (`measure` excepted, whose choices depend on the clock; they are kept in the model's metadata).
+ * (`measure` excepted, whose choices depend on the clock). Metadata "wok.quant.float" of the result lists, one a line, the
+ * layers that `measure` and `max_loss` kept float.
  *
  * The two forms
  *
@@ -110,7 +111,9 @@ typedef struct wok_quant_options {
      * Negative: no limit, the scores are only reported. */
     double max_loss;
 
-    bool measure; /* time every layer in both forms (needs samples), keep those float that gain nothing */
+    /* Times every layer in both forms, on the first sample; those that are slower in 8 bits by more than 5 % and 20 us stay
+     * float. */
+    bool measure;
 
     /* Called between steps: what is being done ("calibrating"), and how far it is. False stops with WOK_ERR_STATE. */
     bool (*progress)(void *user, const char *step, int64_t done, int64_t total);

@@ -121,6 +121,20 @@ static void write_probe(wok_qwriter *w, const wok_qlayer *layer) {
 
 typedef enum wok_qform { FLOAT, PROBE, QUANTISED } wok_qform;
 
+/* The names of the layers that could be in 8 bits and are not, one a line. */
+static void note_kept(wok_qwriter *w) {
+    const char *names = "";
+    for (int i = 0; i < w->q->layer_count && names; i++) {
+        const wok_qlayer *l = &w->q->layers[i];
+        if (l->reason && !l->fixed)
+            names = wok_qpool_format(&w->pool, "%s%s%s", names, *names ? "\n" : "", w->graph->nodes[l->node].name);
+    }
+    if (!names)
+        wok_model_fail(w->model, WOK_ERR_MEMORY, "out of memory for names");
+    else if (*names)
+        wok_model_set_metadata(w->model, "wok.quant.float", names);
+}
+
 static void write_header(wok_qwriter *w, wok_qform form) {
     const wok_model *from = w->graph->model;
     const wok_model_info *info = wok_model_describe(from);
@@ -136,6 +150,7 @@ static void write_header(wok_qwriter *w, wok_qform form) {
         wok_model_set_metadata(w->model, key, value);
     }
     if (form != FLOAT && !wok_quant_is_static(w->q)) wok_model_set_metadata(w->model, "wok.dynamic", "per_row");
+    if (form == QUANTISED) note_kept(w);
 }
 
 static void write_inputs(wok_qwriter *w) {
