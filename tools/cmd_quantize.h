@@ -64,6 +64,8 @@ wok_status quant_data_score(void *user, wok_session *session, double *score);
 quant_group *quant_data_group(quant_data *d, int64_t rows);
 /* Room for [rows, dims...] in a tensor of a group. False without memory, after a message. */
 bool quant_tensor_alloc(quant_data *d, wok_tensor *t, wok_dtype dtype, int rank, const int64_t *dims);
+/* Rows [first, first + rows) of a group, as tensors that point into it. */
+void quant_group_slice(const quant_data *d, const quant_group *g, int64_t first, int64_t rows, wok_tensor *out);
 /* The model's one input without a default; -1 if there are none or several. */
 int quant_only_input(const wok_model *model);
 /* The texts of a file (lines, .tsv or .csv) into groups. */
