@@ -81,6 +81,18 @@ WOK_INLINE __m128i v_load_few_avx2(const int8_t *p, int64_t n) {
     if (n & 4) memcpy(&four, p, sizeof four), bytes = bytes << 32 | four;
     return _mm_cvtsi64_si128((long long)bytes);
 }
+WOK_INLINE __m128i v_load_16_avx2(const int8_t *p, int64_t n) {
+    return _mm_unpacklo_epi64(v_load_few_avx2(p, n), v_load_few_avx2(p + 8, n - 8));
+}
+/* the first n < V_BYTES, then zeros */
+WOK_INLINE v_bytes v_load_bytes_part(const int8_t *p, int64_t n) {
+    return _mm256_set_m128i(v_load_16_avx2(p + 16, n - 16), v_load_16_avx2(p, n));
+}
+WOK_INLINE void v_store_bytes_part(int8_t *p, v_bytes x, int64_t n) {
+    int8_t bytes[V_BYTES];
+    v_store_bytes(bytes, x);
+    memcpy(p, bytes, (size_t)n);
+}
 WOK_INLINE v_s32 v_widen_part(const int8_t *p, int64_t n) { return _mm256_cvtepi8_epi32(v_load_few_avx2(p, n)); }
 
 /* ---- products of bytes in pairs ---------------------------------------------------------------------------------- */
@@ -101,11 +113,9 @@ WOK_INLINE void v_pair_tile(v_pairs *pairs, const int8_t *p, const int8_t *q) {
     v_interleave_avx2(pairs, _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p)),
                       _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)q)));
 }
-WOK_INLINE __m256i v_load_16_part_avx2(const int8_t *p, int64_t n) {
-    return _mm256_broadcastsi128_si256(_mm_unpacklo_epi64(v_load_few_avx2(p, n), v_load_few_avx2(p + 8, n - 8)));
-}
 WOK_INLINE void v_pair_tile_part(v_pairs *pairs, const int8_t *p, const int8_t *q, int64_t n) {
-    v_interleave_avx2(pairs, v_load_16_part_avx2(p, n), v_load_16_part_avx2(q, n));
+    v_interleave_avx2(pairs, _mm256_broadcastsi128_si256(v_load_16_avx2(p, n)),
+                      _mm256_broadcastsi128_si256(v_load_16_avx2(q, n)));
 }
 WOK_INLINE v_pairs v_load_pairs(const int16_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 WOK_INLINE void v_store_pairs(int16_t *p, v_pairs x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }

@@ -13,6 +13,7 @@
 #include "gemm_s8/gemm_s8.h"
 #include "conv_s8/conv_s8.h"
 #include "dwconv_s8/dwconv_s8.h"
+#include "pool_s8/pool_s8.h"
 
 /* A .def line is unconditional: WOK_VARIANT(isa, symbol). Levels that this build lacks are dropped here. CMake defines
  * WOK_HAVE_<level> to 1 or 0 for every level, and WOK_HAVE_blas for the OpenBLAS variant. */
@@ -57,6 +58,9 @@ static const wok_kernel *const conv_s8_list[] = {
 };
 static const wok_kernel *const dwconv_s8_list[] = {
 #include "dwconv_s8/dwconv_s8.def"
+};
+static const wok_kernel *const pool_s8_list[] = {
+#include "pool_s8/pool_s8.def"
 };
 
 static const struct {

@@ -441,7 +441,7 @@ typedef struct wok_pool_s8_kernel {
     void (*run)(const wok_pool_problem *problem, const wok_pool_s8_args *args, const wok_parallel *parallel);
 } wok_pool_s8_kernel;
 typedef wok_pool_problem wok_pool_s8_problem;
-/* uncomment with the family's line in wok_families.def: WOK_DEFINE_SELECT(pool_s8) */
+WOK_DEFINE_SELECT(pool_s8)
 
 /* ---- eltwise_s8: to bytes, from bytes, byte by byte ------------------------------------------------------------------- */
 /* All in f32, one rounding an operation, so that fusing changes no bit of what QuantizeLinear and DequantizeLinear say:

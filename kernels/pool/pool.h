@@ -27,7 +27,22 @@
 
 const char *wok_pool_accept(const void *problem);
 
-/* The window of one output pixel. */
+/* The window of one output pixel, for elements of any size. */
+typedef struct wok_pool_place {
+    int64_t x, y;                      /* elements from the tensors' beginnings: first pixel inside; the output pixel */
+    int64_t rows, columns;             /* taps inside the picture; rows is 0 if there is none */
+    int64_t row_stride, column_stride; /* elements from tap to tap */
+    int64_t count;                     /* divisor of an average, at least 1 */
+    int64_t begin, end;                /* channels to compute */
+} wok_pool_place;
+
+typedef void (*wok_pool_place_fn)(const void *arg, const wok_pool_place *place);
+
+/* Calls `fn` for every output pixel of a launch with `shape`'s sizes and strides; its pointers are not used. */
+void wok_pool_walk(int64_t channels, const wok_pool_args *shape, wok_pool_place_fn fn, const void *arg,
+                   const wok_parallel *parallel);
+
+/* The same with pointers, f32. */
 typedef struct wok_pool_window {
     const float *x;                    /* first pixel inside the picture, channel 0 */
     int64_t rows, columns;             /* taps inside the picture */
