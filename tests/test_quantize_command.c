@@ -159,6 +159,11 @@ Test(command, quantize_encoders_statically) {
     WORKS("run", "small.onnx", BERT_INPUTS("-i"), "-o", "after");
     double d = distance("last_hidden_state", "before", "after");
     cr_assert(d > 0 && d < .1, "%g", d);
+    WORKS("quantize", bert, "-o", "smooth.onnx", "--dynamic", "--smooth", "0.5", BERT_INPUTS("--calibrate"), "--json");
+    cr_assert(member("smoothed") > 0, "%s", out);
+    WORKS("run", "smooth.onnx", BERT_INPUTS("-i"), "-o", "smooth");
+    d = distance("last_hidden_state", "before", "smooth");
+    cr_assert(d > 0 && d < .05, "%g", d);
 }
 
 static const char vocabulary[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\ndog\nsat\nran\nfine\nfilm\nbad\n,\n.\n";
@@ -269,10 +274,10 @@ Test(command, quantize_keeps_what_it_is_told_to) {
 
 Test(command, quantize_gives_the_same_bytes_again) {
     save_digits();
-    WORKS("quantize", MOBILENET, "-o", "a.onnx", "--static", "--calibrate", "x.npy", "--threads", "1", "--method",
-          "mse");
-    WORKS("quantize", MOBILENET, "-o", "b.onnx", "--static", "--calibrate", "x.npy", "--threads", "2", "--method",
-          "mse");
+    WORKS("quantize", MOBILENET, "-o", "a.onnx", "--static", "--calibrate", "x.npy", "--threads", "1", "--equalize",
+          "--bias-correction", "--method", "mse");
+    WORKS("quantize", MOBILENET, "-o", "b.onnx", "--static", "--calibrate", "x.npy", "--threads", "2", "--equalize",
+          "--bias-correction", "--method", "mse");
     same_bytes("a.onnx", "b.onnx");
     WORKS("quantize", bert, "-o", "c.onnx", "--dynamic", "--threads", "1");
     WORKS("quantize", bert, "-o", "d.onnx", "--dynamic", "--threads", "2");
@@ -280,9 +285,9 @@ Test(command, quantize_gives_the_same_bytes_again) {
 }
 
 Test(command, quantize_by_every_method) {
-    static const char *const methods[] = {"minmax", "percentile", "mse"};
+    static const char *const methods[] = {"minmax", "percentile", "entropy", "mse"};
     save_digits();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         WORKS("quantize", RESNET, "-o", "a.onnx", "--static", "--calibrate", "x.npy", "--method", methods[i]);
         expect_digits("a.onnx");
     }
@@ -329,6 +334,11 @@ Test(command, B27_per_channel_is_better_and_a_bad_result_is_told) {
     WORKS("quantize", "uneven.onnx", "-o", "b.onnx", "--static", "--calibrate", "x.npy", "--json");
     double channel = member("snr_db");
     cr_assert(channel > tensor + 2, "%g dB by channel, %g by tensor", channel, tensor);
+    WORKS("quantize", "uneven.onnx", "-o", "c.onnx", "--static", "--calibrate", "x.npy", "--equalize", "--json");
+    cr_assert_eq(member("equalised"), 1, "%s", out);
+    double even = member("snr_db");
+    cr_assert(even > channel + 10 && even > 30, "%g dB equalised, %g before", even, channel);
+    cr_assert_str_empty(err);
 }
 
 Test(command, quantize_measures_accuracy) {
