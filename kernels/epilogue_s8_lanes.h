@@ -10,7 +10,7 @@
 #include "table_s8.h"
 
 /* Stores columns n .. n + count - 1 (count <= V_LANES) of row m, `index` elements into y; any output but the table. */
-static __attribute__((noinline)) void v_epilogue_s8(v_s32 acc, int64_t m, int64_t n, int64_t count,
+static __attribute__((noinline, unused)) void v_epilogue_s8(v_s32 acc, int64_t m, int64_t n, int64_t count,
                                                     const wok_epilogue_s8 *e, void *y, int64_t index) {
     if (e->out == WOK_S8_OUT_S32) {
         v_store_part_s32((int32_t *)y + index, acc, count);

@@ -15,7 +15,8 @@
  *
  * Row tails: each height 1 .. 6 is an instance of its own. A product of 1, 2 or 3 rows takes 4, 2 or 2 panels at once, whose
  * streams hide the latency of memory. Column tails: the packed zeros are computed with, masks guard the epilogue. */
-#include "gemm_s8_finish_avx2.h"
+#include "../lanes_avx2.h"
+#include "gemm_s8_finish.h"
 
 enum {
     PANEL = WOK_GEMM_S8_PANEL,
@@ -61,10 +62,11 @@ WOK_INLINE __m256i multiply_add(__m256i acc, __m256i x, __m256i y) {
 #endif
 }
 
-/* Vector v of the even or odd half of a line. */
+/* Vector v of the even or odd half of a line, signed: (u & 255) - 128 or (u >> 8) - 128. */
 WOK_INLINE __m256i half_of(const uint8_t *const *b, const int v, const bool odd) {
     const __m256i u = load(b[v / 2] + v % 2 * 32);
-    return odd ? _mm256_srli_epi16(u, 8) : _mm256_and_si256(u, _mm256_set1_epi16(255));
+    return _mm256_sub_epi16(odd ? _mm256_srli_epi16(u, 8) : _mm256_and_si256(u, _mm256_set1_epi16(255)),
+                            _mm256_set1_epi16(128));
 }
 
 /* Half a line of several panels: the smaller side rests in registers, the other passes through one. */
@@ -159,14 +161,34 @@ static void small_6(const wok_gemm_s8_tile *t) {
     run_tile(t, 6, 1, true, false);
 }
 
+/* 32 bytes of a row, zeros where it ends. */
+WOK_INLINE __m256i load_row(const int8_t *a, int64_t left) {
+    if (left >= 32) return load(a);
+    int8_t rest[32] = {0};
+    memcpy(rest, a, (size_t)left);
+    return load(rest);
+}
+
 /* A row of bytes as words: the even ones, and a plane further the odd ones; zeros up to a whole line. */
 static void widen_row(const int8_t *a, int64_t k, int16_t *wide) {
     for (int64_t i = 0; i < k; i += 32, a += 32, wide += 16) {
-        int8_t rest[32] = {0};
-        if (k - i < 32) memcpy(rest, a, (size_t)(k - i));
-        const __m256i x = load(k - i < 32 ? rest : a);
+        const __m256i x = load_row(a, k - i);
         store(wide, _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
         store(wide + PLANE, _mm256_srai_epi16(x, 8));
+    }
+}
+
+/* Only needed where B has zero points. */
+static void rowsums(const int8_t *a, int64_t lda, int64_t rows, int64_t k, int32_t *sums) {
+    for (int64_t i = 0; i < rows; i++, a += lda) {
+        __m256i sum = _mm256_setzero_si256();
+        for (int64_t j = 0; j < k; j += 32) {
+            const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), load_row(a + j, k - j));
+            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        }
+        __m128i x = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+        x = _mm_hadd_epi32(x, x);
+        sums[i] = _mm_cvtsi128_si32(_mm_hadd_epi32(x, x));
     }
 }
 
@@ -191,18 +213,23 @@ static const wok_gemm_s8_tiles tiles = {
               {0, small_4},
               {0, small_5},
               {0, small_6}},
-    .rowsum = wok_gemm_s8_rowsum_avx2,
+    .shift = 128,
+    .rowsums = rowsums,
     .widen = widen,
     .wide_stride = WIDE,
-    .finish = wok_gemm_s8_finish_avx2,
+    .finish = finish,
+    .table = finish_table,
 };
 
 void wok_gemm_s8_rows__avx2(const wok_gemm_s8_rows *rows) {
     int32_t acc[CHUNK * SLAB * PANEL] __attribute__((aligned(64)));
     int16_t wide[CHUNK * WIDE] __attribute__((aligned(64)));
     int16_t halves[KC * PANEL] __attribute__((aligned(64)));
-    int32_t rowsum[CHUNK];
-    const wok_gemm_s8_scratch scratch = {acc, rowsum, wide, halves};
+    int32_t row_term[CHUNK];
+    v_table table;
+    const bool mapped = rows->epilogue.out == WOK_S8_OUT_S8 && rows->epilogue.table;
+    if (mapped) v_table_make(&table, rows->epilogue.table);
+    const wok_gemm_s8_scratch scratch = {acc, row_term, wide, halves, mapped ? &table : NULL};
     wok_gemm_s8_walk_rows(rows, &tiles, &scratch);
 }
 

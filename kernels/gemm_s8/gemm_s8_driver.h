@@ -39,11 +39,13 @@ typedef struct wok_gemm_s8_tile {
     int64_t next_step;
 } wok_gemm_s8_tile;
 
-/* Finished sums: rows [row, row + count) x columns [column, column + columns) of a job. */
+/* Complete sums: rows [row, row + count) x columns [column, column + columns) of a job. */
 typedef struct wok_gemm_s8_sums {
-    const int32_t *acc, *rowsum; /* rowsum: of row `row` */
+    const int32_t *acc, *row_term; /* row_term: of row `row` */
     int64_t acc_stride, row, count, column, columns;
 } wok_gemm_s8_sums;
+
+struct wok_gemm_s8_walk;
 
 typedef struct wok_gemm_s8_tiles {
     int mr, width;                  /* of the tile for many rows */
@@ -54,19 +56,24 @@ typedef struct wok_gemm_s8_tiles {
     /* [rows][panels]; NULL where the combination does not occur. `many` prefetches `next`, `small` its own panels. */
     void (*many[WOK_GEMM_S8_MR + 1][WOK_GEMM_S8_WIDTH + 1])(const wok_gemm_s8_tile *tile);
     void (*small[WOK_GEMM_S8_MR + 1][WOK_GEMM_S8_WIDTH + 1])(const wok_gemm_s8_tile *tile);
-    int32_t (*rowsum)(const int8_t *a, int64_t k);
-    /* Rows as 16-bit halves, wide_stride elements apart; NULL: tiles read A as it is. */
+    int32_t shift; /* the tiles' sums are those of u - shift: 0, or 128 where B is made signed on the way */
+    /* sums of rows of A, lda apart */
+    void (*rowsums)(const int8_t *a, int64_t lda, int64_t rows, int64_t k, int32_t *sums);
+    /* Rows as 16-bit words, wide_stride elements apart; NULL: tiles read A as it is. */
     void (*widen)(const int8_t *a, int64_t lda, int64_t rows, int64_t k, int16_t *wide);
     int64_t wide_stride;
-    void (*finish)(const wok_gemm_s8_rows *job, const wok_gemm_s8_packed *packed, const wok_gemm_s8_sums *sums);
+    void (*finish)(const struct wok_gemm_s8_walk *walk, const wok_gemm_s8_sums *sums);
+    /* the table of S8 outputs, over columns [n, n + columns) of the walk's rows */
+    void (*table)(const struct wok_gemm_s8_walk *walk, int64_t n, int64_t columns);
 } wok_gemm_s8_tiles;
 
 /* Memory of a level's rows function, on its stack, aligned to 64. */
 typedef struct wok_gemm_s8_scratch {
-    int32_t *acc;    /* chunk x slab x 16, and mr x width x 16 */
-    int32_t *rowsum; /* chunk */
-    int16_t *wide;   /* chunk x wide_stride */
-    int16_t *halves; /* kc x width x 16 */
+    int32_t *acc;      /* chunk x slab x 16, and mr x width x 16 */
+    int32_t *row_term; /* chunk */
+    int16_t *wide;     /* chunk x wide_stride */
+    int16_t *halves;   /* kc x width x 16 */
+    const void *table; /* the epilogue's table as the level looks it up, or NULL */
 } wok_gemm_s8_scratch;
 
 /* A chunk of rows on its way through the panels. */
@@ -100,12 +107,12 @@ static inline const uint8_t *wok_gemm_s8_line(const uint8_t *from, int64_t panel
 static inline void wok_gemm_s8_finish(const wok_gemm_s8_walk *w, const wok_gemm_s8_tile *t, int64_t begin,
                                       int64_t height, int64_t panel, int64_t width) {
     int64_t n = panel * WOK_GEMM_S8_PANEL;
-    wok_gemm_s8_sums sums = {.acc = t->acc, .rowsum = w->scratch->rowsum + begin, .acc_stride = t->acc_stride};
+    wok_gemm_s8_sums sums = {.acc = t->acc, .row_term = w->scratch->row_term + begin, .acc_stride = t->acc_stride};
     sums.row = w->row + begin;
     sums.count = height;
     sums.column = n;
     sums.columns = wok_min64(width * WOK_GEMM_S8_PANEL, w->job->n - n);
-    w->tiles->finish(w->job, &w->packed, &sums);
+    w->tiles->finish(w, &sums);
 }
 
 /* All row blocks times one group, over K block kb. `sums`: of the group's first column; `next`: the first line of what comes
@@ -154,6 +161,20 @@ static inline void wok_gemm_s8_slab(const wok_gemm_s8_walk *w, int64_t p0, int64
             wok_gemm_s8_group(w, kb, panel, until - panel, sums, stride, next);
         }
     }
+    int64_t n = p0 * WOK_GEMM_S8_PANEL;
+    if (w->scratch->table) tiles->table(w, n, wok_min64(p1 * WOK_GEMM_S8_PANEL, w->job->n) - n);
+}
+
+/* What the epilogue takes off a row's sums: rowsum times offset where that is one for all columns, else rowsum. */
+static inline void wok_gemm_s8_row_terms(const wok_gemm_s8_walk *w) {
+    const wok_gemm_s8_rows *g = w->job;
+    int32_t *terms = w->scratch->row_term, offset = w->packed.offset[0] - w->tiles->shift;
+    if (w->packed.uniform && offset == 0) {
+        memset(terms, 0, (size_t)w->rows * sizeof *terms);
+        return;
+    }
+    w->tiles->rowsums(g->a + w->row * g->lda, g->lda, w->rows, g->k, terms);
+    for (int64_t i = 0; w->packed.uniform && i < w->rows; i++) terms[i] *= offset;
 }
 
 static inline void wok_gemm_s8_walk_rows(const wok_gemm_s8_rows *job, const wok_gemm_s8_tiles *tiles,
@@ -169,8 +190,7 @@ static inline void wok_gemm_s8_walk_rows(const wok_gemm_s8_rows *job, const wok_
         /* a lone row block that reads A as it is has no use for K blocks: each line of B is used once */
         w.k_blocks = w.small && !tiles->widen ? 1 : wok_max64(1, wok_ceil_div(job->k, tiles->kc));
         w.width = w.small ? tiles->small_width[w.rows] : tiles->width;
-        for (int64_t m = 0; m < w.rows; m++)
-            scratch->rowsum[m] = tiles->rowsum(job->a + (w.row + m) * job->lda, job->k);
+        wok_gemm_s8_row_terms(&w);
         int64_t slabs = w.k_blocks > 1 ? wok_ceil_div(panels, tiles->slab) : 1;
         for (int64_t s = 0; s < slabs; s++)
             wok_gemm_s8_slab(&w, job->panel_begin + wok_gemm_s8_cut(panels, slabs, s),
