@@ -87,13 +87,10 @@ __attribute__((target("avx512f"))) static void fma_avx512(void) {
 #define START(i) __m512 c##i = _mm512_set1_ps((float)i);
 #define ADD(i) sum = _mm512_add_ps(sum, c##i);
     __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-9f), sum = x;
-    TWELVE(START) TWELVE_MORE(START)
-    for (int i = 0; i < FMA_STEPS; i++) {
-        TWELVE(CHAIN) TWELVE_MORE(CHAIN)
-        __asm__ volatile("" : "+v"(x));
+    TWELVE(START) TWELVE_MORE(START) for (int i = 0; i < FMA_STEPS; i++) {
+        TWELVE(CHAIN) TWELVE_MORE(CHAIN) __asm__ volatile("" : "+v"(x));
     }
-    TWELVE(ADD) TWELVE_MORE(ADD)
-    sink = _mm512_cvtss_f32(sum);
+    TWELVE(ADD) TWELVE_MORE(ADD) sink = _mm512_cvtss_f32(sum);
 #undef FMA
 #undef START
 #undef ADD
@@ -103,12 +100,16 @@ static void fma_avx2(void) {}
 static void fma_avx512(void) {}
 #endif
 
-static bool has(wok_isa_set isa, wok_isa level) { return isa >> level & 1; }
+static bool has(wok_isa_set isa, wok_isa level) {
+    return isa >> level & 1;
+}
 
 void bench_fma(void *isa_set) {
     wok_isa_set isa = *(const wok_isa_set *)isa_set;
-    if (has(isa, WOK_ISA_avx512)) fma_avx512();
-    else if (has(isa, WOK_ISA_avx2)) fma_avx2();
+    if (has(isa, WOK_ISA_avx512))
+        fma_avx512();
+    else if (has(isa, WOK_ISA_avx2))
+        fma_avx2();
 }
 
 double bench_fma_macs(wok_isa_set isa) {
@@ -120,6 +121,100 @@ void bench_fma_peak(wok_isa_set isa, double seconds, double *best, double *media
     bench_contest(&peak, 1, seconds, false);
     *best = bench_fma_macs(isa) / peak.best * 1e-9;
     *median = bench_fma_macs(isa) / peak.median * 1e-9;
+}
+
+/* ---- the peak of byte products: spelled out, since a compiler would see that the products are all the same ----------- */
+
+enum { S8_STEPS = 4096, TILE_STEPS = 64 };
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void s8_avx2(void) {
+#define START(i) __m256i c##i = x;
+#define CHAIN_S8(i) __asm__ volatile("vpmaddwd %2, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(c##i), "=&x"(product) : "x"(x));
+    __m256i x = _mm256_set1_epi16(1), product;
+    TWELVE(START)
+    for (int i = 0; i < S8_STEPS; i++) {
+        TWELVE(CHAIN_S8)
+    }
+#undef START
+#undef CHAIN_S8
+}
+
+/* {vex} as gcc wants it in assembly with operands */
+__attribute__((target("avx2"))) static void s8_avxvnni(void) {
+#define START(i) __m256i c##i = x;
+#define CHAIN_S8(i) __asm__ volatile("%{vex%} vpdpbusd %1, %1, %0" : "+x"(c##i) : "x"(x));
+    __m256i x = _mm256_set1_epi8(1);
+    TWELVE(START)
+    for (int i = 0; i < S8_STEPS; i++) {
+        TWELVE(CHAIN_S8)
+    }
+#undef START
+#undef CHAIN_S8
+}
+
+__attribute__((target("avx512f"))) static void s8_avx512(void) {
+#define START(i) __m512i c##i = x;
+#define CHAIN_S8(i) __asm__ volatile("vpdpbusd %1, %1, %0" : "+v"(c##i) : "v"(x));
+    __m512i x = _mm512_set1_epi32(0x01010101);
+    TWELVE(START) TWELVE_MORE(START) for (int i = 0; i < S8_STEPS; i++) {
+        TWELVE(CHAIN_S8) TWELVE_MORE(CHAIN_S8)
+    }
+#undef START
+#undef CHAIN_S8
+}
+
+static void s8_amx(void) {
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int t = 0; t < 8; t++) {
+        config.row_bytes[t] = 64;
+        config.rows[t] = 16;
+    }
+    __asm__ volatile("ldtilecfg %0" : : "m"(config));
+    for (int i = 0; i < TILE_STEPS; i++)
+        __asm__ volatile("tdpbsud %tmm7, %tmm6, %tmm0\n\ttdpbsud %tmm7, %tmm6, %tmm1\n\t"
+                         "tdpbsud %tmm7, %tmm6, %tmm2\n\ttdpbsud %tmm7, %tmm6, %tmm3");
+    __asm__ volatile("tilerelease");
+}
+#else
+static void s8_avx2(void) {}
+static void s8_avxvnni(void) {}
+static void s8_avx512(void) {}
+static void s8_amx(void) {}
+#endif
+
+static bool has_amx(wok_isa_set isa) {
+    return has(isa, WOK_ISA_amx) && wok_cpu()->amx_int8;
+}
+
+void bench_s8(void *isa_set) {
+    wok_isa_set isa = *(const wok_isa_set *)isa_set;
+    if (has_amx(isa))
+        s8_amx();
+    else if (has(isa, WOK_ISA_avx512vnni))
+        s8_avx512();
+    else if (has(isa, WOK_ISA_avxvnni))
+        s8_avxvnni();
+    else if (has(isa, WOK_ISA_avx2))
+        s8_avx2();
+}
+
+double bench_s8_macs(wok_isa_set isa) {
+    if (has_amx(isa)) return TILE_STEPS * 4.0 * 16 * 16 * 64;
+    if (has(isa, WOK_ISA_avx512vnni)) return S8_STEPS * 24.0 * 64;
+    if (has(isa, WOK_ISA_avxvnni)) return S8_STEPS * 12.0 * 32;
+    return has(isa, WOK_ISA_avx2) ? S8_STEPS * 12.0 * 16 : 0;
+}
+
+void bench_s8_peak(wok_isa_set isa, double seconds, double *best, double *median) {
+    bench_entry peak = {.name = "bytes", .fn = bench_s8, .arg = &isa};
+    bench_contest(&peak, 1, seconds, false);
+    *best = bench_s8_macs(isa) / peak.best * 1e-9;
+    *median = bench_s8_macs(isa) / peak.median * 1e-9;
 }
 
 /* ---- a pool ------------------------------------------------------------------------------------------------------ */

@@ -24,6 +24,12 @@ double bench_fma_macs(wok_isa_set isa);
 /* GMAC/s of one thread, best and median of `seconds`. */
 void bench_fma_peak(wok_isa_set isa, double seconds, double *best, double *median);
 
+/* The same for products of bytes: what instructions of the best level make of registers alone. AVX2 has vpmaddwd and vpaddd,
+ * two instructions for 16 products. */
+void bench_s8(void *isa_set);
+double bench_s8_macs(wok_isa_set isa);
+void bench_s8_peak(wok_isa_set isa, double seconds, double *best, double *median);
+
 /* A pool of `threads` spinning threads, the caller included. */
 wok_parallel *bench_pool_create(int threads);
 void bench_pool_free(wok_parallel *pool);

@@ -1,4 +1,5 @@
-/* roofline.c - the two limits of this machine: multiply-adds from registers, and bytes from each level of memory.
+/* roofline.c - the two limits of this machine: multiply-adds from registers (floats, bytes), and what each level of memory
+ * delivers.
  *
  * roofline [--seconds S]     one thread, best and median; WOK_ISA caps the level. */
 #include "bench.h"
@@ -38,10 +39,19 @@ int main(int argc, char **argv) {
     wok_isa_set isa = bench_isa();
     const wok_cpu_features *cpu = wok_cpu();
     printf("%s\n", cpu->brand);
-    for (int i = 0; i < WOK_ISA_COUNT; i++) {
-        if (!(isa >> i & 1) || (i != WOK_ISA_avx2 && i != WOK_ISA_avx512)) continue;
-        bench_fma_peak(1u << i, seconds, &best, &median);
-        printf("FMA f32 %-8s                best %7.2f GMAC/s median %7.2f GMAC/s\n", wok_isa_name((wok_isa)i), best, median);
+    static const wok_isa fma_levels[] = {WOK_ISA_avx2, WOK_ISA_avx512};
+    static const wok_isa s8_levels[] = {WOK_ISA_avx2, WOK_ISA_avxvnni, WOK_ISA_avx512vnni, WOK_ISA_amx};
+    for (size_t i = 0; i < sizeof fma_levels / sizeof *fma_levels; i++) {
+        if (!(isa >> fma_levels[i] & 1)) continue;
+        bench_fma_peak(1u << fma_levels[i], seconds, &best, &median);
+        printf("FMA f32 %-10s              best %7.2f GMAC/s median %7.2f GMAC/s\n", wok_isa_name(fma_levels[i]), best,
+               median);
+    }
+    for (size_t i = 0; i < sizeof s8_levels / sizeof *s8_levels; i++) {
+        if (!(isa >> s8_levels[i] & 1) || bench_s8_macs(1u << s8_levels[i]) == 0) continue;
+        bench_s8_peak(1u << s8_levels[i], seconds, &best, &median);
+        printf("bytes   %-10s              best %7.2f GMAC/s median %7.2f GMAC/s\n", wok_isa_name(s8_levels[i]), best,
+               median);
     }
     size_t l1 = cpu->l1d_bytes ? cpu->l1d_bytes : 32 << 10, l2 = cpu->l2_bytes ? cpu->l2_bytes : 512 << 10;
     size_t l3 = cpu->l3_bytes ? cpu->l3_bytes : 16 << 20;
