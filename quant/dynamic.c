@@ -27,7 +27,7 @@ static void quantise_input(wok_qwriter *w, wok_value x) {
 
 static wok_value op(wok_qwriter *w, const wok_qnode *node, const char *kind, const wok_value *in, int count,
                     wok_value out, const char *stem, const char *suffix) {
-    const char *name = wok_qpool_format(&w->pool, "%s/%s%s", node->name, kind, suffix);
+    const char *name = wok_qpool_format(&w->pool, "%s%s", node->name, suffix);
     if (out < 0) {
         const char *fresh = wok_qwriter_name(w, stem, suffix);
         out = fresh ? wok_graph_value(w->model, fresh) : WOK_ABSENT;
@@ -47,11 +47,11 @@ void wok_quant_write_dynamic(wok_qwriter *w, const wok_qlayer *l, wok_value out)
     wok_value scales =
         wok_qwriter_constant(w, wok_qwriter_name(w, c->name, "_scale"), WOK_F32, channels > 1, &channels, c->scales);
     wok_value sum = op(w, node, "MatMulInteger", (wok_value[]){w->coded[l->x], codes, w->zeros[l->x]}, 3, WOK_ABSENT,
-                       stem, "_integer");
-    wok_value real = op(w, node, "Cast", &sum, 1, WOK_ABSENT, stem, "_cast");
+                       stem, "/MatMulInteger");
+    wok_value real = op(w, node, "Cast", &sum, 1, WOK_ABSENT, stem, "/Cast");
     wok_node_set_int(w->model, wok_graph_last(w->model), "to", WOK_F32);
-    wok_value scale = op(w, node, "Mul", (wok_value[]){w->scales[l->x], scales}, 2, WOK_ABSENT, stem, "_scales");
+    wok_value scale = op(w, node, "Mul", (wok_value[]){w->scales[l->x], scales}, 2, WOK_ABSENT, stem, "/Scales");
     bool biased = l->bias >= 0;
-    wok_value product = op(w, node, "Mul", (wok_value[]){real, scale}, 2, biased ? WOK_ABSENT : out, stem, "_product");
-    if (biased) op(w, node, "Add", (wok_value[]){product, wok_qwriter_value(w, l->bias)}, 2, out, stem, "_biased");
+    wok_value product = op(w, node, "Mul", (wok_value[]){real, scale}, 2, biased ? WOK_ABSENT : out, stem, "/Mul");
+    if (biased) op(w, node, "Add", (wok_value[]){product, wok_qwriter_value(w, l->bias)}, 2, out, stem, "/Add");
 }
