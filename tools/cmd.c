@@ -24,6 +24,16 @@ static const struct {
 
 static bool progress_shown;
 
+const char *cmd_plain(const char *text) {
+    static char ring[8][1024];
+    static unsigned next;
+    char *plain = ring[next++ % 8];
+    snprintf(plain, sizeof ring[0], "%s", text);
+    for (char *c = plain; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
+    return plain;
+}
+
 /* One line whatever a path or an argument holds: control characters become question marks. */
 static void say(const char *format, va_list args) {
     char *text = NULL;

@@ -57,6 +57,9 @@ void cmd_list_free(cmd_list *list);
 
 /* ---- errors and progress -------------------------------------------------------------------------------------------- */
 
+/* A name from a file as one line for a terminal: control characters become question marks, and what is over 1,023 bytes is
+ * cut. Good until eight calls later. */
+const char *cmd_plain(const char *text);
 /* One sentence on stderr; returns 1. */
 int cmd_error(const char *format, ...) WOK_PRINTF(1, 2);
 /* Wrong usage: the sentence, a pointer to --help; returns 2. */

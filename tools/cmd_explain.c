@@ -10,10 +10,10 @@ static void print_node(int index, const wok_node_info *n) {
     if (n->us >= 0) printf("  %.1f us", n->us);
     if (n->us > 0 && n->macs > 0) printf("  %.1f GMAC/s", (double)n->macs / n->us * 1e-3);
     printf("\n");
-    printf("      %s", n->name);
+    printf("      %s", cmd_plain(n->name));
     if (n->fused_count > 1) {
         printf("  = ");
-        for (int i = 0; i < n->fused_count; i++) printf("%s%s", i ? " + " : "", n->fused_from[i]);
+        for (int i = 0; i < n->fused_count; i++) printf("%s%s", i ? " + " : "", cmd_plain(n->fused_from[i]));
     }
     printf("\n");
     for (int i = 0; i < n->rejected_count; i++)
@@ -31,7 +31,7 @@ static int print_text(wok_session *session) {
     if (info.near_misses) printf("\nrewrites that almost matched:\n");
     for (int i = 0; i < info.near_misses; i++) {
         wok_near_miss miss;
-        if (wok_session_near_miss(session, i, &miss) == WOK_OK) printf("  %s at %s: %s\n", miss.pass, miss.node, miss.reason);
+        if (wok_session_near_miss(session, i, &miss) == WOK_OK) printf("  %s at %s: %s\n", miss.pass, cmd_plain(miss.node), cmd_plain(miss.reason));
     }
     printf("\n%d nodes, best level %s, %d threads, arena %.2f MiB, packed weights %.2f MiB, weights used in place %.2f MiB\n",
            info.nodes, info.isa, info.threads, (double)info.arena_bytes / 1048576.0,

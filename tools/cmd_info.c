@@ -22,14 +22,14 @@ static void print_values(const wok_model *model, const char *title, int count,
         const wok_value_info *info = at(model, i);
         char shape[512];
         shape_text(info, shape, sizeof shape);
-        printf("  %-24s %-5s %s%s\n", info->name, wok_dtype_name(info->dtype), shape, info->optional ? "  (optional)" : "");
+        printf("  %-24s %-5s %s%s\n", cmd_plain(info->name), wok_dtype_name(info->dtype), cmd_plain(shape), info->optional ? "  (optional)" : "");
     }
 }
 
 static void print_text(const wok_model *model) {
     const wok_model_info *info = wok_model_describe(model);
     printf("%s, IR %lld, operator set %lld%s%s\n", info->format, (long long)info->ir_version, (long long)info->opset,
-           info->producer && info->producer[0] ? ", by " : "", info->producer ? info->producer : "");
+           info->producer && info->producer[0] ? ", by " : "", info->producer ? cmd_plain(info->producer) : "");
     print_values(model, "inputs", wok_model_input_count(model), wok_model_input);
     print_values(model, "outputs", wok_model_output_count(model), wok_model_output);
     printf("weights: %d tensors, %.2f million numbers, %.1f MiB\n", info->weights, (double)info->parameters * 1e-6,
@@ -39,8 +39,8 @@ static void print_text(const wok_model *model) {
         const wok_op_count *op = &info->ops[i];
         char name[256];
         snprintf(name, sizeof name, "%s%s%s", op->domain, op->domain[0] ? "." : "", op->op);
-        printf("  %5d  %-32s%s%s\n", op->count, name, op->unsupported ? "  not supported: " : "",
-               op->unsupported ? op->unsupported : "");
+        printf("  %5d  %-32s%s%s\n", op->count, cmd_plain(name), op->unsupported ? "  not supported: " : "",
+               op->unsupported ? cmd_plain(op->unsupported) : "");
     }
 }
 

@@ -22,7 +22,7 @@ static int unknown_input(const wok_model *model, const char *name) {
     size_t size;
     FILE *file = open_memstream(&list, &size);
     for (int i = 0; file && i < wok_model_input_count(model); i++)
-        fprintf(file, "%s%s", i ? ", " : "", wok_model_input(model, i)->name);
+        fprintf(file, "%s%s", i ? ", " : "", cmd_plain(wok_model_input(model, i)->name));
     if (!file || fclose(file) != 0) return cmd_error("out of memory");
     cmd_error("the model has no input `%s`; it has %s", name, size ? list : "none");
     free(list);
@@ -184,7 +184,7 @@ static void report_text(cmd_model *m, const run_options *o, const double *times,
     for (int i = 0; i < wok_session_output_count(m->session); i++) {
         const wok_tensor *t = wok_session_output(m->session, i);
         char shape[160];
-        printf("%s: %s %s\n", wok_session_output_name(m->session, i), wok_dtype_name(t->dtype),
+        printf("%s: %s %s\n", cmd_plain(wok_session_output_name(m->session, i)), wok_dtype_name(t->dtype),
                cmd_shape_text(t->dims, t->rank, shape, sizeof shape));
     }
     printf("best %.3f ms, median %.3f ms of %d, ready after %.1f ms; %d threads, %s, arena %.2f MiB, packed %.2f MiB\n",
@@ -199,7 +199,7 @@ static void print_profile(wok_session *session) {
     for (int i = 0; i < info.nodes; i++) {
         wok_node_info n;
         if (wok_session_node(session, i, &n) == WOK_OK)
-            fprintf(stderr, "%10.1f  %-20s %-36s %s\n", n.us, n.op, n.kernel ? n.kernel : "-", n.name);
+            fprintf(stderr, "%10.1f  %-20s %-36s %s\n", n.us, n.op, n.kernel ? n.kernel : "-", cmd_plain(n.name));
     }
 }
 
