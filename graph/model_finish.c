@@ -194,7 +194,7 @@ static void check_types(wok_model *model) {
         if (strcmp(wok_pass_name(i), "canonicalize") != 0) others[count++] = wok_pass_name(i);
     wok_near_misses misses = {0};
     wok_graph *copy = wok_ir_clone(model->graph);
-    wok_status status = copy ? wok_passes_run(copy, others, count, &misses) : wok_ctx_last(model->ctx);
+    wok_status status = copy ? wok_passes_run(copy, &(wok_pass_options){.no_passes = others, .no_pass_count = count}, &misses) : wok_ctx_last(model->ctx);
     if (status != WOK_OK) wok_model_fail(model, wok_ctx_settle(model->ctx, status), "%s", wok_ctx_error(model->ctx));
     for (int i = 0; status == WOK_OK && i < model->graph->output_count; i++) complete_output(model, i, copy);
     wok_ir_free(copy);

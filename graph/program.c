@@ -26,7 +26,7 @@ static bool same_passes(const wok_program_key *a, const wok_program_key *b) {
 }
 
 static bool same_key(const wok_program_key *a, const wok_program_key *b, int inputs) {
-    if (a->precision != b->precision || a->output_count != b->output_count || !same_passes(a, b)) return false;
+    if (a->precision != b->precision || a->dynamic_per_row != b->dynamic_per_row || a->relax_qdq != b->relax_qdq || a->output_count != b->output_count || !same_passes(a, b)) return false;
     for (int i = 0; i < a->output_count; i++)
         if (a->outputs[i] != b->outputs[i]) return false;
     for (int i = 0; i < inputs; i++)
@@ -193,7 +193,11 @@ static wok_status build(wok_program *p) {
     p->packed = wok_arena_new(p->ctx);
     if (!p->graph || !p->packed) return wok_ctx_last(p->ctx);
     wok_status status = specialise(p);
-    if (status == WOK_OK) status = wok_passes_run(p->graph, p->key.no_passes, p->key.no_pass_count, &p->near_misses);
+    const char *dynamic = wok_model_metadata(p->model, "wok.dynamic");
+    wok_pass_options options = {p->key.no_passes, p->key.no_pass_count, .dynamic_per_row = p->key.dynamic_per_row,
+                                .relax_qdq = p->key.relax_qdq};
+    if (dynamic && strcmp(dynamic, "per_row") == 0) options.dynamic_per_row = true;
+    if (status == WOK_OK) status = wok_passes_run(p->graph, &options, &p->near_misses);
     if (status == WOK_OK) status = make_tables(p);
     if (status == WOK_OK) status = choose_all(p);
     return status;

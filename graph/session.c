@@ -15,6 +15,8 @@ static wok_status WOK_PRINTF(3, 4) fail(wok_session *s, wok_status status, const
     va_list args;
     va_start(args, format);
     vsnprintf(s->error, sizeof s->error, format, args);
+    for (char *c = s->error; *c; c++) /* names come from files: a sentence stays one line */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     va_end(args);
     return status;
 }
@@ -124,6 +126,8 @@ wok_status wok_session_create(wok_model *model, const wok_session_options *optio
     s->model = model;
     s->ctx = ctx;
     s->key.precision = o.precision;
+    s->key.dynamic_per_row = o.dynamic_per_row;
+    s->key.relax_qdq = o.relax_qdq;
     s->profile = o.profile;
     s->plan_limit = o.plan_cache <= 0 ? PLANS : o.plan_cache < MOST_PLANS ? o.plan_cache : MOST_PLANS;
     s->arena = wok_arena_new(ctx);
@@ -540,6 +544,20 @@ static void measure(const wok_session *s, const wok_plan_node *at, const wok_ir_
         info->us = at->step < 0 ? 0 : 1e6 * s->plan->steps[at->step].seconds / (double)s->plan->profiled_runs;
 }
 
+/* What a node computes in: products of bytes in bytes, whatever they give. */
+static wok_dtype compute_type(const wok_graph *g, const wok_ir_node *node) {
+    wok_value v = node->out[0];
+    switch (node->op) {
+    case WOK_OP_wok_QGemm:
+    case WOK_OP_wok_QMatMul:
+    case WOK_OP_wok_QConv:
+    case WOK_OP_MatMulInteger:
+    case WOK_OP_ConvInteger: v = node->in[0]; break;
+    default: break;
+    }
+    return v < 0 ? WOK_NONE : g->values[v].type.dtype;
+}
+
 wok_status wok_session_node(wok_session *s, int index, wok_node_info *info) {
     *info = (wok_node_info){.us = -1};
     wok_status status = need_plan(s);
@@ -556,7 +574,7 @@ wok_status wok_session_node(wok_session *s, int index, wok_node_info *info) {
     info->fused_count = node->from ? node->from_count : 1;
     info->kernel = choice->kernel ? choice->kernel->name : choice->impl->name;
     info->isa = wok_isa_name(choice->kernel ? choice->kernel->isa : WOK_ISA_ref);
-    info->dtype = node->out[0] < 0 ? WOK_NONE : plan->program->graph->values[node->out[0]].type.dtype;
+    info->dtype = compute_type(plan->program->graph, node);
     info->rejected = choice->rejected;
     info->rejected_count = choice->rejected_count;
     info->rank = -1;

@@ -147,6 +147,13 @@ typedef struct wok_session_options {
     int output_count;
     int plan_cache; /* shapes whose plans are kept; 0: 16 */
     bool profile;   /* time every node */
+    /* DynamicQuantizeLinear finds a scale for every row of a matrix (every picture of a convolution's batch) instead of one
+     * for the tensor, so that a result is the same bits alone, in a batch and beside padding. Files that say so themselves
+     * (metadata wok.dynamic=per_row) need no option; others compute per tensor, as the standard says. */
+    bool dynamic_per_row;
+    /* Every QuantizeLinear-DequantizeLinear pair of a file rounds where the file says. This drops the pairs between operators
+     * that compute in f32 anyway: faster, and closer to the float model, but no longer what other runtimes compute. */
+    bool relax_qdq;
 } wok_session_options;
 
 WOK_API wok_status wok_session_create(wok_model *model, const wok_session_options *options, wok_session **session);

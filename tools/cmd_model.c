@@ -35,7 +35,9 @@ int cmd_model_session(const char *command, const cmd_model_options *options, boo
     wok_session_options session = {.size = sizeof session,
                                    .no_passes = options->no_pass.items,
                                    .no_pass_count = options->no_pass.count,
-                                   .profile = profile};
+                                   .profile = profile,
+                                   .dynamic_per_row = options->dynamic_per_row,
+                                   .relax_qdq = options->relax_qdq};
     if (wok_session_create(m->model, &session, &m->session) != WOK_OK) return cmd_error("%s", wok_ctx_error(m->ctx));
     return 0;
 }

@@ -8,6 +8,7 @@
 typedef struct cmd_model_options {
     const char *arch, *precision, *backend;
     int threads;
+    bool dynamic_per_row, relax_qdq;
     cmd_list no_pass;
 } cmd_model_options;
 
@@ -17,6 +18,10 @@ typedef struct cmd_model_options {
     {"--threads", OPT_COUNT, &(o).threads, "N", "threads; default: the CPUs this process may use"},                     \
     {"--precision", OPT_TEXT, &(o).precision, "fp32", "how to compute: fp32"},                                          \
     {"--backend", OPT_TEXT, &(o).backend, "cpu", "where to compute: cpu"},                                              \
+    {"--dynamic-per-row", OPT_FLAG, &(o).dynamic_per_row, NULL,                                                         \
+     "run-time scales of int8 activations row by row, not for the tensor: the same bits alone and batched"},             \
+    {"--relax-qdq", OPT_FLAG, &(o).relax_qdq, NULL,                                                                     \
+     "drop QuantizeLinear-DequantizeLinear pairs between float operators: faster, not what the file says"},             \
     {"--no-pass", OPT_LIST, &(o).no_pass, "NAME", "leave a rewrite out (may be repeated)"}
 
 typedef struct cmd_model {

@@ -412,9 +412,13 @@ wok_status wok_infer_ms_bias_gelu(wok_infer *infer) {
 static const char *not_lowered(const wok_prepare *prepare_) {
     switch (prepare_->node->op) {
     case WOK_OP_ms_Attention:
+    case WOK_OP_ms_QAttention:
         return "only constant weights and no past, relative position bias, rotation or one direction are supported";
     case WOK_OP_ms_SkipLayerNormalization: return "mean and deviation as outputs are not supported";
     case WOK_OP_ms_EmbedLayerNormalization: return "a mask index without a mask is not supported";
+    case WOK_OP_ms_QLinearConcat:
+    case WOK_OP_ms_DynamicQuantizeMatMul:
+    case WOK_OP_ms_MatMulIntegerToFloat: return "scales of this shape are not supported";
     default: return "the canonicalize pass was left out";
     }
 }

@@ -202,6 +202,27 @@ wok_status wok_conv_infer(wok_infer *infer, const wok_type *x, const wok_type *w
 bool wok_read_activation(const wok_ir_node *node, wok_act *act, float *lo, float *hi);
 static inline size_t wok_align_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
+/* ---- bytes (qproduct.c, qbytes.c, qpool.c) ------------------------------------------------------------------------ */
+
+/* Input of a table that the bytes of an s8 result go through. */
+enum { WOK_Q_TABLE = 8 };
+/* A fused integer node quantises its result (attribute y_scale) instead of giving f32. */
+bool wok_q_gives_bytes(const wok_ir_node *node);
+/* The epilogue that a fused integer node's attributes describe, for n columns. Constant inputs `scale` and `bias` (n values
+ * or one; -1: none) are divided by y_scale, kept by the program and consumed; a bias that is not constant is left to run(). */
+wok_status wok_prepare_epilogue_s8(wok_prepare *prepare, int bias, int scale, int64_t n, wok_epilogue_s8 *epilogue);
+/* NULL where in[0] is s8. */
+const char *wok_accept_bytes(const wok_prepare *prepare);
+/* QuantizeLinear and DequantizeLinear of s8 with one scale, on the kernels. */
+const char *wok_quantize_accept_s8(const wok_prepare *prepare);
+const char *wok_dequantize_accept_s8(const wok_prepare *prepare);
+wok_status wok_quantize_prepare_s8(wok_prepare *prepare);
+wok_status wok_quantize_run_s8(wok_call *call);
+/* wok.MaxPool of bytes, wok.QAveragePool. */
+const char *wok_qpool_accept(const wok_prepare *prepare);
+wok_status wok_qpool_prepare(wok_prepare *prepare);
+wok_status wok_qpool_run(wok_call *call);
+
 /* ---- accept ------------------------------------------------------------------------------------------------------ */
 
 /* NULL where the input is f32. */

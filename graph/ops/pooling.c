@@ -128,6 +128,7 @@ static wok_status nhwc_run(wok_call *call) {
 
 const wok_op_impl *const wok_impls_wok_pool[] = {
     &(const wok_op_impl){.name = "nhwc", .accept = nhwc_accept, .prepare = nhwc_prepare, .run = nhwc_run},
+    &(const wok_op_impl){.name = "bytes", .accept = wok_qpool_accept, .prepare = wok_qpool_prepare, .run = wok_qpool_run},
     NULL,
 };
 

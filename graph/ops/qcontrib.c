@@ -171,3 +171,44 @@ const wok_op_impl *const wok_impls_ms_qgemm[] = {
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = qgemm_run},
     NULL,
 };
+
+/* ---- taken apart by lower_qoperator: only their shapes are told here ----------------------------------------------- */
+
+/* y_scale, y_zero, then x, scale, zero of every operand */
+wok_status wok_infer_ms_qlinear_concat(wok_infer *infer) {
+    int count = (infer->in_count - 2) / 3, axis;
+    if (count < 1 || infer->in_count != 2 + 3 * count)
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "%d inputs are not 2 + 3 an operand", infer->in_count);
+    WOK_TRY(wok_infer_need(infer, infer->in_count));
+    wok_type y = *infer->in[2];
+    infer->out[0].dtype = y.dtype;
+    for (int i = 0; i < count; i++) WOK_TRY(wok_infer_codes(infer, 2 + 3 * i));
+    for (int i = 0; i < count; i++)
+        if (infer->in[2 + 3 * i]->rank < 0) return WOK_OK;
+    WOK_TRY(wok_infer_axis(infer, "axis", 1, y.rank, &axis));
+    for (int i = 1; i < count; i++) {
+        const wok_type *t = infer->in[2 + 3 * i];
+        if (t->rank != y.rank) return wok_infer_fail(infer, WOK_ERR_SHAPE, "operands of different rank");
+        y.dims[axis] = wok_dim_add(infer->graph, y.dims[axis], t->dims[axis]);
+    }
+    wok_infer_out(infer, 0, y.dtype, y.rank, y.dims);
+    return WOK_OK;
+}
+
+/* DynamicQuantizeMatMul, MatMulIntegerToFloat */
+wok_status wok_infer_ms_integer_to_float(wok_infer *infer) {
+    WOK_TRY(wok_infer_need(infer, 3));
+    WOK_TRY(wok_infer_codes(infer, 1));
+    WOK_TRY(wok_product_infer(infer, infer->in[0], infer->in[1], false, false));
+    infer->out[0].dtype = WOK_F32;
+    return WOK_OK;
+}
+
+wok_status wok_infer_ms_qattention(wok_infer *infer) {
+    WOK_TRY(wok_infer_need(infer, 5));
+    WOK_TRY(wok_infer_codes(infer, 0));
+    WOK_TRY(wok_infer_codes(infer, 1));
+    WOK_TRY(wok_infer_ms_attention(infer));
+    infer->out[0].dtype = WOK_F32;
+    return WOK_OK;
+}

@@ -86,6 +86,8 @@ static wok_status quantize_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_quantize[] = {
+    &(const wok_op_impl){.name = "bytes", .accept = wok_quantize_accept_s8, .prepare = wok_quantize_prepare_s8,
+                         .run = wok_quantize_run_s8},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = quantize_run},
     NULL,
 };
@@ -115,6 +117,8 @@ static wok_status dequantize_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_dequantize[] = {
+    &(const wok_op_impl){.name = "bytes", .accept = wok_dequantize_accept_s8, .prepare = wok_quantize_prepare_s8,
+                         .run = wok_quantize_run_s8},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = dequantize_run},
     NULL,
 };

@@ -205,6 +205,7 @@ wok_status wok_pass_canonicalize(wok_pass_ctx *ctx) {
         bool lowered = false;
         wok_status status = modernize(ctx, id);
         if (status == WOK_OK) status = wok_lower_contrib(ctx, id, &lowered);
+        if (status == WOK_OK && !lowered) status = wok_lower_qoperator(ctx, id, &lowered);
         if (status != WOK_OK) return status;
         if (!lowered && !g->nodes[id].dead) wok_pass_infer(ctx, id);
     }

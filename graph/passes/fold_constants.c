@@ -65,6 +65,32 @@ static bool weight_transpose(const wok_ir_node *node, size_t bytes_in) {
     return node->op == WOK_OP_Transpose && bytes_in > LARGE && wok_pass_perm_is(node, 2, (int64_t[]){1, 0});
 }
 
+/* Weights that lower_quantized is still to see as they are. */
+static bool quantised_weights(wok_pass_ctx *ctx, const wok_ir_node *node) {
+    if (ctx->lowered || (node->op != WOK_OP_DequantizeLinear && node->op != WOK_OP_ms_DequantizeLinear)) return false;
+    const wok_type *codes = wok_pass_type(ctx, node->in[0]);
+    return codes->rank >= 2 && (codes->dtype == WOK_I8 || codes->dtype == WOK_U8);
+}
+
+/* Constants on their way to be the weights of a product are better made once, however large, than at every run:
+ * dequantised, cast and scaled, transposed. */
+static bool feeds_product(wok_pass_ctx *ctx, wok_value v, int depth) {
+    const wok_graph *g = ctx->graph;
+    for (int i = 0; i < g->node_count && depth < 4; i++) {
+        const wok_ir_node *n = &g->nodes[i];
+        if (n->dead || n->in_count < 1 || (n->in[0] != v && (n->in_count < 2 || n->in[1] != v))) continue;
+        if (n->op == WOK_OP_MatMul || n->op == WOK_OP_Gemm || n->op == WOK_OP_Conv) return n->in[1] == v;
+        if ((n->op == WOK_OP_Mul || n->op == WOK_OP_Sub || n->op == WOK_OP_Transpose || n->op == WOK_OP_Cast) &&
+            feeds_product(ctx, n->out[0], depth + 1))
+            return true;
+    }
+    return false;
+}
+
+static bool widens(wok_op op) {
+    return op == WOK_OP_DequantizeLinear || op == WOK_OP_ms_DequantizeLinear || op == WOK_OP_Cast;
+}
+
 static void evaluate(wok_pass_ctx *ctx, wok_node id) {
     wok_graph *g = ctx->graph;
     wok_tensor in[WOK_MAX_IN], out[WOK_MAX_OUT];
@@ -133,7 +159,9 @@ wok_status wok_pass_fold_constants(wok_pass_ctx *ctx) {
         if (node->dead) continue;
         if (node->op == WOK_OP_Identity && g->values[node->out[0]].is_output) continue;
         if (!constant_inputs(ctx, node, &bytes)) from_inference(ctx, id);
-        else if (!too_large(ctx, node, bytes) && !weight_transpose(node, bytes)) evaluate(ctx, id);
+        else if (quantised_weights(ctx, node)) continue;
+        else if ((!too_large(ctx, node, bytes) || (widens(node->op) && feeds_product(ctx, node->out[0], 0))) && !weight_transpose(node, bytes))
+            evaluate(ctx, id);
     }
     return g->status;
 }

@@ -2,7 +2,7 @@
  *
  *   y = act(acc + bias + residual)      acc of a convolution with per-channel scale folded into its weights
  *
- * Mul by a constant vector (convolutions), Add of a constant vector, Add of another tensor of the same shape, then an
+ * Mul by a constant vector (convolutions and integer products, which have scales anyway), Add of a constant vector, Add of another tensor of the same shape, then an
  * activation, each only if nothing else reads what is between. Tolerance: a bias and a scale are combined in double. */
 #include "pass.h"
 
@@ -10,10 +10,14 @@
 
 enum { BIAS = 2, RESIDUAL = 3, SCALE = 4 };
 
+static bool has_epilogue(wok_op op) {
+    return op == WOK_OP_wok_Gemm || op == WOK_OP_wok_Conv || op == WOK_OP_wok_QGemm || op == WOK_OP_wok_QConv;
+}
+
 /* The GEMM or convolution that makes v for one reader only and has no activation yet. */
 static wok_node target(wok_pass_ctx *ctx, wok_value v) {
     const wok_ir_node *node = wok_pass_producer(ctx, v);
-    if (!node || (node->op != WOK_OP_wok_Gemm && node->op != WOK_OP_wok_Conv)) return WOK_ABSENT;
+    if (!node || !has_epilogue(node->op)) return WOK_ABSENT;
     if (strcmp(wok_ir_string(node, "act", "none"), "none") != 0 || !wok_pass_single_use(ctx, v)) return WOK_ABSENT;
     return wok_pass_id(ctx, node);
 }
@@ -64,7 +68,7 @@ static bool scale(wok_pass_ctx *ctx, wok_node id, int side) {
     wok_graph *g = ctx->graph;
     wok_node f = target(ctx, g->nodes[id].in[side]);
     wok_value c = g->nodes[id].in[1 - side];
-    if (f < 0 || g->nodes[f].op != WOK_OP_wok_Conv || wok_pass_in(&g->nodes[f], RESIDUAL) >= 0) return false;
+    if (f < 0 || g->nodes[f].op == WOK_OP_wok_Gemm || wok_pass_in(&g->nodes[f], RESIDUAL) >= 0) return false;
     int64_t n = columns(ctx, f);
     wok_value bias = wok_pass_in(&g->nodes[f], BIAS), before = wok_pass_in(&g->nodes[f], SCALE);
     if (!column_constant(ctx, c, n, 4) || (bias >= 0 && !wok_pass_constant(ctx, bias))) return false;
@@ -113,7 +117,7 @@ static void activation(wok_pass_ctx *ctx, wok_node id) {
     wok_node f = target(ctx, g->nodes[id].in[0]);
     if (f < 0) {
         const wok_ir_node *p = wok_pass_producer(ctx, g->nodes[id].in[0]);
-        if (p && (p->op == WOK_OP_wok_Gemm || p->op == WOK_OP_wok_Conv))
+        if (p && has_epilogue(p->op))
             wok_pass_near_miss(ctx, &g->nodes[id], "the value before the activation is read elsewhere too");
         return;
     }

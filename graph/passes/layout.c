@@ -9,8 +9,21 @@
 
 static const int64_t to_nhwc[4] = {0, 2, 3, 1}, to_nchw[4] = {0, 3, 1, 2};
 
+/* QuantizeLinear or DequantizeLinear with one scale. */
+static bool is_requantise(wok_pass_ctx *ctx, const wok_ir_node *node) {
+    if (!node || (node->op != WOK_OP_QuantizeLinear && node->op != WOK_OP_DequantizeLinear)) return false;
+    const wok_type *scale = wok_pass_type(ctx, wok_pass_in(node, 1));
+    return wok_count(scale->dims, scale->rank) == 1;
+}
+
 static wok_value turned(wok_pass_ctx *ctx, const char *name, wok_value x, const int64_t *perm) {
     wok_graph *g = ctx->graph;
+    const wok_ir_node *from = wok_pass_producer(ctx, x);
+    if (is_requantise(ctx, from) && from->op == WOK_OP_DequantizeLinear) { /* bytes are turned, not floats */
+        wok_value in[3] = {WOK_ABSENT, from->in[1], wok_pass_in(from, 2)};
+        in[0] = turned(ctx, name, from->in[0], perm);
+        return in[0] < 0 ? WOK_ABSENT : wok_pass_emit(ctx, WOK_OP_DequantizeLinear, name, in, 3);
+    }
     wok_value y = wok_pass_op(ctx, WOK_OP_Transpose, name, &x, 1, NULL);
     if (y < 0) return WOK_ABSENT;
     wok_ir_set_ints(g, g->values[y].producer, "perm", perm, 4);
@@ -24,13 +37,12 @@ static wok_value source(wok_pass_ctx *ctx, wok_value v) {
     return t && wok_pass_perm_is(t, 4, to_nchw) ? t->in[0] : WOK_ABSENT;
 }
 
-static wok_value nhwc_of(wok_pass_ctx *ctx, const char *name, wok_value v) {
+wok_value wok_pass_to_nhwc(wok_pass_ctx *ctx, const char *name, wok_value v) {
     wok_value x = source(ctx, v);
     return x >= 0 ? x : turned(ctx, name, v, to_nhwc);
 }
 
-/* The node's output becomes a fresh value in NHWC, turned back into the old one. */
-static void turn_output(wok_pass_ctx *ctx, wok_node id) {
+void wok_pass_to_nchw(wok_pass_ctx *ctx, wok_node id) {
     wok_graph *g = ctx->graph;
     wok_value old = g->nodes[id].out[0];
     const char *name = g->nodes[id].name;
@@ -47,14 +59,14 @@ static void turn_output(wok_pass_ctx *ctx, wok_node id) {
 static void to_internal(wok_pass_ctx *ctx, wok_node id, wok_op op, const char *label) {
     wok_graph *g = ctx->graph;
     const char *name = g->nodes[id].name;
-    wok_value x = nhwc_of(ctx, name, g->nodes[id].in[0]);
+    wok_value x = wok_pass_to_nhwc(ctx, name, g->nodes[id].in[0]);
     if (x < 0) return;
     wok_ir_node *node = &g->nodes[id];
     node->op = op;
     node->label = label;
     node->domain = "wok";
     wok_pass_set_input(ctx, node, 0, x);
-    turn_output(ctx, id);
+    wok_pass_to_nchw(ctx, id);
 }
 
 static bool is_f32_picture(wok_pass_ctx *ctx, wok_value v) {
@@ -74,7 +86,9 @@ static void convolution(wok_pass_ctx *ctx, wok_node id) {
 
 static void pooling(wok_pass_ctx *ctx, wok_node id, wok_op op, const char *label) {
     const wok_ir_node *node = &ctx->graph->nodes[id];
-    if (!is_f32_picture(ctx, node->in[0]) || (node->out_count > 1 && node->out[1] >= 0)) return;
+    const wok_type *x = wok_pass_type(ctx, node->in[0]);
+    bool bytes = op == WOK_OP_wok_MaxPool && x->rank == 4 && x->dtype == WOK_I8;
+    if ((!bytes && !is_f32_picture(ctx, node->in[0])) || (node->out_count > 1 && node->out[1] >= 0)) return;
     to_internal(ctx, id, op, label);
 }
 
@@ -120,7 +134,8 @@ static bool is_unary(wok_op op) {
     case WOK_OP_Neg:
     case WOK_OP_Abs:
     case WOK_OP_Swish:
-    case WOK_OP_Cast: return true;
+    case WOK_OP_Cast:
+    case WOK_OP_wok_QSignFlip: return true;
     default: return false;
     }
 }
@@ -134,7 +149,7 @@ static void unary(wok_pass_ctx *ctx, wok_node id) {
     wok_value x = source(ctx, g->nodes[id].in[0]);
     if (x < 0) return;
     wok_pass_set_input(ctx, &g->nodes[id], 0, x);
-    turn_output(ctx, id);
+    wok_pass_to_nchw(ctx, id);
 }
 
 /* A constant that broadcasts over NCHW with at most one dimension that is not 1, for NHWC; WOK_ABSENT if it is another. */
@@ -177,7 +192,7 @@ static void binary(wok_pass_ctx *ctx, wok_node id) {
     if (a < 0 || b < 0) return;
     wok_pass_set_input(ctx, &g->nodes[id], 0, a);
     wok_pass_set_input(ctx, &g->nodes[id], 1, b);
-    turn_output(ctx, id);
+    wok_pass_to_nchw(ctx, id);
 }
 
 static void concat(wok_pass_ctx *ctx, wok_node id) {
@@ -190,7 +205,7 @@ static void concat(wok_pass_ctx *ctx, wok_node id) {
     for (int i = 0; i < g->nodes[id].in_count; i++)
         wok_pass_set_input(ctx, &g->nodes[id], i, source(ctx, g->nodes[id].in[i]));
     wok_ir_set_int(g, id, "axis", to_nchw[axis]);
-    turn_output(ctx, id);
+    wok_pass_to_nchw(ctx, id);
 }
 
 wok_status wok_pass_layout(wok_pass_ctx *ctx) {
@@ -205,7 +220,7 @@ wok_status wok_pass_layout(wok_pass_ctx *ctx) {
         else if (op == WOK_OP_GlobalAveragePool) pooling(ctx, id, WOK_OP_wok_GlobalAveragePool, "GlobalAveragePool");
         else if (op == WOK_OP_ReduceMean) reduce_mean(ctx, id);
         else if (op == WOK_OP_Concat) concat(ctx, id);
-        else if (is_unary(op)) unary(ctx, id);
+        else if (is_unary(op) || is_requantise(ctx, &g->nodes[id])) unary(ctx, id);
         else if (is_binary(op)) binary(ctx, id);
     }
     return g->status;

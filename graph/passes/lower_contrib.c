@@ -55,34 +55,47 @@ static wok_value attention_bias(wok_pass_ctx *ctx, const char *name, wok_value x
     return unsqueeze(ctx, name, bias, (int64_t[]){1, 2}, 2);
 }
 
-static bool attention(wok_pass_ctx *ctx, wok_node id) {
+/* What wok.Attention does not know is refused: one direction, rotation, sizes of their own for Q, K and V. */
+bool wok_lower_attention_fits(wok_pass_ctx *ctx, wok_node id, wok_value mask) {
+    const wok_ir_node *node = &ctx->graph->nodes[id];
+    const wok_type *w = wok_pass_type(ctx, wok_pass_in(node, 1));
+    int64_t sizes[4], heads = wok_ir_int(node, "num_heads", 0);
+    int mask_rank = mask < 0 ? 0 : wok_pass_type(ctx, mask)->rank;
+    return node->out_count == 1 && !wok_ir_int(node, "unidirectional", 0) && !wok_ir_int(node, "do_rotary", 0) &&
+           wok_ir_ints(node, "qkv_hidden_sizes", sizes, 4) < 0 && heads >= 1 && wok_pass_constant(ctx, node->in[1]) &&
+           w->rank == 2 && w->dims[1] % (3 * heads) == 0 && (mask < 0 || mask_rank == 1 || mask_rank == 2);
+}
+
+void wok_lower_attention(wok_pass_ctx *ctx, wok_node id, wok_value qkv, wok_value mask) {
     wok_graph *g = ctx->graph;
     const wok_ir_node *node = &g->nodes[id];
-    int64_t sizes[4], heads = wok_ir_int(node, "num_heads", 0);
-    const wok_type *w = wok_pass_type(ctx, wok_pass_in(node, 1));
-    wok_value mask = wok_pass_in(node, 3);
-    int mask_rank = mask < 0 ? 0 : wok_pass_type(ctx, mask)->rank;
-    for (int i = 4; i < node->in_count; i++)
-        if (node->in[i] >= 0) return false; /* past, relative position bias */
-    if (node->out_count != 1 || wok_ir_int(node, "unidirectional", 0) || wok_ir_int(node, "do_rotary", 0) ||
-        wok_ir_ints(node, "qkv_hidden_sizes", sizes, 4) >= 0 || heads < 1 || !wok_pass_constant(ctx, node->in[1]) ||
-        w->rank != 2 || w->dims[1] % (3 * heads) != 0 || (mask >= 0 && mask_rank != 1 && mask_rank != 2))
-        return false;
     const char *name = node->name;
+    int64_t heads = wok_ir_int(node, "num_heads", 0), width = wok_pass_type(ctx, node->in[1])->dims[1] / 3 / heads;
     float scale = wok_ir_float(node, "scale", 0), filter = wok_ir_float(node, "mask_filter_value", -10000.0f);
-    if (scale == 0) scale = (float)(1.0 / sqrt((double)(w->dims[1] / 3 / heads)));
-    wok_value x = node->in[0], gemm_in[3] = {x, node->in[1], wok_pass_in(node, 2)};
-    wok_value bias = mask < 0 ? WOK_ABSENT : attention_bias(ctx, name, x, mask, filter);
-    wok_value qkv = wok_pass_emit(ctx, WOK_OP_wok_Gemm, name, gemm_in, gemm_in[2] < 0 ? 2 : 3);
-    if (qkv < 0) return true;
-    wok_pass_label(ctx, g->values[qkv].producer, "MatMul");
+    if (scale == 0) scale = (float)(1.0 / sqrt((double)width));
+    wok_value bias = mask < 0 ? WOK_ABSENT : attention_bias(ctx, name, node->in[0], mask, filter);
     wok_value in[4] = {qkv, WOK_ABSENT, WOK_ABSENT, bias};
     wok_node last = finish(ctx, id, WOK_OP_wok_Attention, in, 4);
+    if (last < 0) return;
     wok_ir_set_int(g, last, "heads", heads);
     wok_ir_set_int(g, last, "packed_qkv", 1);
     wok_ir_set_float(g, last, "scale", scale);
     wok_pass_label(ctx, last, "Attention");
     wok_pass_infer(ctx, last);
+}
+
+static bool attention(wok_pass_ctx *ctx, wok_node id) {
+    wok_graph *g = ctx->graph;
+    const wok_ir_node *node = &g->nodes[id];
+    wok_value mask = wok_pass_in(node, 3);
+    for (int i = 4; i < node->in_count; i++)
+        if (node->in[i] >= 0) return false; /* past, relative position bias */
+    if (!wok_lower_attention_fits(ctx, id, mask)) return false;
+    wok_value in[3] = {node->in[0], node->in[1], wok_pass_in(node, 2)};
+    wok_value qkv = wok_pass_emit(ctx, WOK_OP_wok_Gemm, node->name, in, in[2] < 0 ? 2 : 3);
+    if (qkv < 0) return true;
+    wok_pass_label(ctx, g->values[qkv].producer, "MatMul");
+    wok_lower_attention(ctx, id, qkv, mask);
     return true;
 }
 

@@ -78,9 +78,11 @@ static wok_status settle(wok_pass_ctx *ctx) {
     return status;
 }
 
-wok_status wok_passes_run(wok_graph *graph, const char *const *no_passes, int no_pass_count,
-                          wok_near_misses *near_misses) {
-    wok_pass_ctx ctx = {.graph = graph, .near_misses = near_misses};
+wok_status wok_passes_run(wok_graph *graph, const wok_pass_options *options, wok_near_misses *near_misses) {
+    const char *const *no_passes = options->no_passes;
+    int no_pass_count = options->no_pass_count;
+    wok_pass_ctx ctx = {.graph = graph, .options = options, .near_misses = near_misses};
+    ctx.lowered = named("lower_quantized", no_passes, no_pass_count);
     wok_status status = wok_ir_sort(graph);
     if (status == WOK_OK) status = count_uses(&ctx);
     for (int p = 0; p < PASS_COUNT && status == WOK_OK; p++) {
@@ -88,6 +90,7 @@ wok_status wok_passes_run(wok_graph *graph, const char *const *no_passes, int no
         ctx.pass = passes[p].name;
         ctx.changed = 0;
         status = passes[p].run(&ctx);
+        ctx.lowered |= passes[p].run == wok_pass_lower_quantized;
         /* canonicalize runs before the first inference: every later pass finds types */
         if (status == WOK_OK && (ctx.changed || p == 0)) status = settle(&ctx);
     }

@@ -19,8 +19,18 @@ typedef struct wok_near_misses {
     int count, capacity;
 } wok_near_misses;
 
+/* What a session may ask of the rewrites. */
+typedef struct wok_pass_options {
+    const char *const *no_passes;
+    int no_pass_count;
+    bool dynamic_per_row; /* DynamicQuantizeLinear takes every row by itself */
+    bool relax_qdq;       /* see relax_qdq.c */
+} wok_pass_options;
+
 typedef struct wok_pass_ctx {
     wok_graph *graph;
+    const wok_pass_options *options;
+    bool lowered; /* lower_quantized has run, or will not: dequantised constants are constants like others */
     const char *pass; /* name of the running pass */
     int changed;      /* rewrites done by the running pass */
     int *uses;        /* by value: how many node inputs and graph outputs read it */
@@ -38,10 +48,9 @@ typedef struct wok_pass {
 #include "passes.def"
 #undef WOK_PASS
 
-/* Runs all passes in order but those named; sorts, drops dead nodes and infers after each that changed something. The
+/* Runs all passes in order but those in options->no_passes; sorts, drops dead nodes and infers after each that changed something. The
  * graph's types are inferred when it returns. */
-wok_status wok_passes_run(wok_graph *graph, const char *const *no_passes, int no_pass_count,
-                          wok_near_misses *near_misses);
+wok_status wok_passes_run(wok_graph *graph, const wok_pass_options *options, wok_near_misses *near_misses);
 /* NULL, or the first name that is no pass. */
 const char *wok_passes_unknown(const char *const *names, int count);
 
@@ -98,6 +107,11 @@ void wok_pass_origin(wok_pass_ctx *ctx, wok_node to, const wok_node *from, int c
 void wok_pass_label(wok_pass_ctx *ctx, wok_node node, const char *label);
 wok_node wok_pass_id(const wok_pass_ctx *ctx, const wok_ir_node *node);
 void wok_pass_near_miss(wok_pass_ctx *ctx, const wok_ir_node *node, const char *format, ...) WOK_PRINTF(3, 4);
+
+/* x (NCHW) in NHWC: through a Transpose, or what a Transpose to NCHW was made of. WOK_ABSENT on failure. (layout.c) */
+wok_value wok_pass_to_nhwc(wok_pass_ctx *ctx, const char *name, wok_value x);
+/* The node's output becomes a fresh value in NHWC, turned back into the old one. */
+void wok_pass_to_nchw(wok_pass_ctx *ctx, wok_node node);
 
 /* ---- shared by passes ------------------------------------------------------------------------------------------------- */
 
