@@ -50,7 +50,7 @@ step "whole models against PyTorch, TensorFlow and ONNX Runtime"
 if [ -d "$root/../shared/fixtures" ]; then
     [ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
     "$work/venv/bin/pip" install -q numpy onnx==1.23.2 onnxruntime==1.32.0
-    for kind in float safetensors bits; do
+    for kind in float safetensors int8 bits; do
         "$work/venv/bin/python" "$root/../shared/check/check_models.py" "$work/gcc/wok" $kind "$root/../shared/fixtures"
     done
     "$work/venv/bin/python" "$root/tests/roundtrip.py" "$work/gcc/resave" "$root/../shared/fixtures"
