@@ -284,8 +284,8 @@ static wok_status upgrade_softmax(wok_quant *q, wok_qnode *node) {
     int64_t axis = wok_qnode_int(node, "axis", 1);
     if (axis != -1 && (rank < 0 || axis != rank - 1))
         return wok_ctx_fail(q->ctx, WOK_ERR_UNSUPPORTED,
-                            "node '%s' (%s) of operator set %lld means something else in set 13, which static "
-                            "quantisation needs: export the model again with a newer set",
+                            "node '%s' (%s) of operator set %lld has no form in set 13, which static quantisation "
+                            "needs: export the model again with a newer set",
                             node->name, node->op, (long long)g->opset);
     wok_attr *attrs = wok_qpool_alloc(g->pool, (size_t)node->attr_count + 1, sizeof *attrs);
     if (!attrs) return WOK_ERR_MEMORY;
@@ -298,18 +298,70 @@ static wok_status upgrade_softmax(wok_quant *q, wok_qnode *node) {
     return WOK_OK;
 }
 
-wok_status wok_quant_upgrade(wok_quant *q, int64_t opset) {
+static bool is_softmax(const wok_qnode *node) {
+    return wok_qnode_is(node, "Softmax") || wok_qnode_is(node, "LogSoftmax") || wok_qnode_is(node, "Hardmax");
+}
+
+typedef struct rank_seeker {
+    wok_qgraph *graph;
+    const wok_session *session;
+    const wok_value *values;
+    int count;
+} rank_seeker;
+
+static wok_status see_ranks(void *user) {
+    const rank_seeker *s = user;
+    for (int i = 0; i < s->count; i++) s->graph->values[s->values[i]].rank = wok_session_output(s->session, i)->rank;
+    return WOK_OK;
+}
+
+/* Ranks of what Softmax reads where the file does not tell them: one sample does. */
+static wok_status learn_ranks(wok_quant *q, wok_qpool *pool) {
     wok_qgraph *g = &q->graph;
-    if (g->opset >= opset) return WOK_OK;
-    for (int n = 0; n < g->node_count && g->opset < 13; n++) {
+    wok_model *model = NULL;
+    wok_session *session = NULL;
+    const char **names = wok_qpool_alloc(pool, (size_t)g->node_count, sizeof *names);
+    wok_value *values = wok_qpool_alloc(pool, (size_t)g->node_count, sizeof *values);
+    rank_seeker s = {.graph = g, .values = values};
+    if (!names || !values) return WOK_ERR_MEMORY;
+    for (int n = 0; n < g->node_count; n++) {
+        wok_value v = wok_qnode_in(&g->nodes[n], 0);
+        if (!is_softmax(&g->nodes[n]) || v < 0 || g->values[v].rank >= 0 || g->values[v].data) continue;
+        names[s.count] = g->values[v].name;
+        values[s.count++] = v;
+        g->values[v].rank = 0; /* a second reader does not ask again */
+    }
+    for (int i = 0; i < s.count; i++) g->values[values[i]].rank = -1;
+    if (s.count == 0) return WOK_OK;
+    wok_status status = wok_quant_write_float(q, &model);
+    if (status == WOK_OK) status = wok_quant_session(q, model, names, s.count, false, &session);
+    s.session = session;
+    if (status == WOK_OK) status = wok_quant_run(q, "reading ranks", 1, &session, 1, see_ranks, &s);
+    wok_session_free(&session);
+    wok_model_free(&model);
+    return status;
+}
+
+static wok_status upgrade_from_11(wok_quant *q, wok_qpool *pool) {
+    wok_qgraph *g = &q->graph;
+    WOK_TRYQ(learn_ranks(q, pool));
+    for (int n = 0; n < g->node_count; n++) {
         wok_qnode *node = &g->nodes[n];
         if (wok_qnode_is(node, "Squeeze") || wok_qnode_is(node, "Unsqueeze") || wok_qnode_is(node, "ReduceSum"))
             WOK_TRYQ(ints_to_input(g, node, "axes"));
         if (wok_qnode_is(node, "Split")) WOK_TRYQ(ints_to_input(g, node, "split"));
-        if (wok_qnode_is(node, "Softmax") || wok_qnode_is(node, "LogSoftmax") || wok_qnode_is(node, "Hardmax"))
-            WOK_TRYQ(upgrade_softmax(q, node));
+        if (is_softmax(node)) WOK_TRYQ(upgrade_softmax(q, node));
     }
+    return WOK_OK;
+}
+
+wok_status wok_quant_upgrade(wok_quant *q, int64_t opset) {
+    wok_qgraph *g = &q->graph;
+    wok_qpool pool = {.ctx = q->ctx};
+    if (g->opset >= opset) return WOK_OK;
+    wok_status status = upgrade_from_11(q, &pool);
+    wok_qpool_free(&pool);
     g->opset = opset;
     wok_qgraph_index(g);
-    return WOK_OK;
+    return status;
 }

@@ -27,21 +27,44 @@ static const wok_qvalue *weights_of(const wok_qgraph *g, const wok_qnode *node, 
     return w;
 }
 
+/* A vector of f32 among the two operands of `kind`; its length, and in *other the other operand. 0: there is none. */
+static int64_t vector_operand(const wok_qgraph *g, const wok_qnode *node, const char *kind, wok_value *other) {
+    for (int i = 0; wok_qnode_is(node, kind) && i < 2; i++) {
+        const wok_qvalue *v = wok_qgraph_fixed(g, wok_qnode_in(node, i));
+        *other = wok_qnode_in(node, 1 - i);
+        if (v && v->dtype == WOK_F32 && v->rank == 1 && *other >= 0) return v->dims[0];
+    }
+    return 0;
+}
+
+/* Width of what a normalisation makes, LayerNormalization or the Mul and Add at the end of its long form; 0: it is none. */
+static int64_t norm_width(const wok_qgraph *g, const wok_qnode *node) {
+    wok_value scaled, normal;
+    if (wok_qnode_is(node, "LayerNormalization")) {
+        const wok_qvalue *scale = wok_qgraph_fixed(g, wok_qnode_in(node, 1));
+        wok_value bias = wok_qnode_in(node, 2);
+        bool fine = scale && scale->dtype == WOK_F32 && scale->rank == 1 && (bias < 0 || wok_qgraph_fixed(g, bias));
+        return fine ? scale->dims[0] : 0;
+    }
+    int64_t width = vector_operand(g, node, "Add", &scaled);
+    int n = width > 0 ? g->values[scaled].producer : -1;
+    bool long_form = n >= 0 && vector_operand(g, &g->nodes[n], "Mul", &normal) == width &&
+                     g->values[normal].producer >= 0 && wok_qnode_is(&g->nodes[g->values[normal].producer], "Div");
+    return long_form ? width : 0;
+}
+
 static bool find_group(const wok_qgraph *g, int norm, group *out) {
     const wok_qnode *node = &g->nodes[norm];
-    if (!wok_qnode_is(node, "LayerNormalization")) return false;
-    const wok_qvalue *scale = wok_qgraph_fixed(g, wok_qnode_in(node, 1));
-    wok_value bias = wok_qnode_in(node, 2);
-    if (!scale || scale->dtype != WOK_F32 || scale->rank != 1 || (bias >= 0 && !wok_qgraph_fixed(g, bias)))
-        return false;
-    *out = (group){.x = node->out[0], .norm = norm, .width = scale->dims[0]};
+    int64_t width = node->dead ? 0 : norm_width(g, node);
+    if (width == 0) return false;
+    *out = (group){.x = node->out[0], .norm = norm, .width = width};
     int products = 0;
     for (int n = 0; n < g->node_count; n++) {
         bool transposed;
         const wok_qvalue *w = weights_of(g, &g->nodes[n], out->x, &transposed);
-        products += w && w->dims[transposed ? 1 : 0] == out->width;
+        products += w && w->dims[transposed ? 1 : 0] == width;
     }
-    out->alone = g->values[out->x].readers == products;
+    out->alone = g->values[out->x].readers == products && wok_qnode_is(node, "LayerNormalization");
     return products > 0;
 }
 

@@ -564,6 +564,11 @@ Test(form, old_operator_sets_are_brought_up) {
     double db = quality(b.ctx, b.small, b.model, picture);
     cr_assert_gt(db, 30, "%f dB", db);
     finish(&b);
+    softmax_axis = 3; /* the last one, which only a run can tell */
+    b = start(11, old_set);
+    quantise(&b, &o);
+    cr_assert_gt(quality(b.ctx, b.small, b.model, picture), 30);
+    finish(&b);
     softmax_axis = 1;
     b = start(11, old_set);
     wok_model *none = NULL;
@@ -674,6 +679,33 @@ Test(same_function, equalisation) {
         wok_model_free(&after);
         wok_qpool_free(&q.pool);
     }
+    finish(&b);
+}
+
+static void long_normalisation(void) {
+    wok_value ids = wok_graph_input(m, "ids", WOK_I64, 2, (int64_t[]){-1, -1}, (const char *[]){"n", "s"});
+    wok_value x = OP("Gather", "rows", random_values("table", DIMS(ROWS, WIDTH), 31, 1, 0), ids);
+    wok_value mean = OP("ReduceMean", "mean", x);
+    wok_node_set_ints(m, wok_graph_last(m), "axes", (int64_t[]){-1}, 1);
+    wok_value centred = OP("Sub", "centred", x, mean), square = OP("Mul", "square", centred, centred);
+    wok_value variance = OP("ReduceMean", "variance", square);
+    wok_node_set_ints(m, wok_graph_last(m), "axes", (int64_t[]){-1}, 1);
+    wok_value normal = OP("Div", "normal", centred, OP("Sqrt", "deviation", variance));
+    wok_value scaled = OP("Mul", "scaled", normal, random_values("gains", DIMS(WIDTH), 3, 1, 2));
+    wok_value y = OP("Add", "shifted", scaled, random_values("shifts", DIMS(WIDTH), 4, 1, 0));
+    wok_graph_output(m, linear("product", y, WIDTH, 8, 5));
+}
+
+Test(same_function, smoothing_of_the_long_form) {
+    bench b = start(13, long_normalisation);
+    wok_quant q;
+    wok_quant_options o = for_encoder(WOK_QUANT_DYNAMIC);
+    o.smooth = 0.5f;
+    wok_model *after = changed(&b, &q, &o, wok_quant_smooth);
+    cr_assert_eq(q.summary.smoothed, 1);
+    cr_assert_gt(quality(b.ctx, after, b.model, sentence), 110);
+    wok_model_free(&after);
+    wok_qpool_free(&q.pool);
     finish(&b);
 }
 
