@@ -30,7 +30,6 @@ parser.add_argument("--peer-only", action="store_true", help="leave `wok quantiz
 parser.add_argument("--out", help="where the table is written too")
 options = parser.parse_args()
 WOK, MODELS = options.wok, options.shared + "/models"
-ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 table, missed = [], []
 
 
@@ -107,13 +106,17 @@ def row(model, measure, before, ours, peer, goal, good, files):
         missed.append(model)
 
 
-def same_in_peer(model, ours, theirs, bound):
-    """A file of wok's gives in ONNX Runtime what it gives in wok, within `bound` of the largest output."""
-    error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
-    good = error <= bound
-    print(f"{'right' if good else 'WRONG'}  {model}: wok's file in ONNX Runtime within {error:.2%} (want {bound:.0%})", flush=True)
+def peer_agrees(model, good, figure):
+    """A file of wok's loads in ONNX Runtime and gives there what it gives in wok."""
+    print(f"{'right' if good else 'WRONG'}  {model}: wok's file in ONNX Runtime: {figure}", flush=True)
     if not good:
         missed.append(model + " in ONNX Runtime")
+
+
+def same_in_peer(model, ours, theirs, bound):
+    """Within `bound` of the largest output."""
+    error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    peer_agrees(model, error <= bound, f"within {error:.2%} (want {bound:.0%})")
 
 
 # ---- pictures ------------------------------------------------------------------------------------------------------------
@@ -252,9 +255,10 @@ def minilm(work):
         vectors = np.array(embed(out, texts))
         after = spearman(vectors, wanted)
         ours, good = f"{after:.4f}", after >= before - 0.002
-        other = np.array([h[0].mean(0) for h in peer_texts(out, tokens(folder, texts[:40]))])
-        other /= np.linalg.norm(other, axis=1, keepdims=True)
-        same_in_peer("minilm-l6", vectors[:40], other, 0.1)  # its scales are per tensor, wok's per row
+        other = np.array([h[0].mean(0) for h in peer_texts(out, tokens(folder, texts[:100]))])
+        cosine = (vectors[:100] * other).sum(1) / np.linalg.norm(other, axis=1) / np.linalg.norm(vectors[:100], axis=1)
+        # scales are per tensor there, per row in wok; without VNNI its products saturate, too
+        peer_agrees("minilm-l6", cosine.min() >= 0.97, f"cosine of vectors at least {cosine.min():.4f} (want 0.97)")
     row("minilm-l6, STS-B", f"Spearman, {len(rows)} pairs", f"{before:.4f}", ours, f"{peer:.4f}", "-0.002", good,
         (path, out, peer_file))
 
@@ -270,10 +274,9 @@ def distilbert(work):
     number = {v: int(k) for k, v in names.items()}
 
     def ours_of(path):
-        got = [number[o["label"]] for o in trained.lines([WOK, "classify", path], texts)]
-        return float((np.array(got) == labels).mean())
+        return np.array([number[o["label"]] for o in trained.lines([WOK, "classify", path], texts)])
 
-    before = ours_of(folder)
+    before = float((ours_of(folder) == labels).mean())
     path = float_onnx(folder, work + "/float.onnx")
     peer_file = peer_dynamic(path, work + "/peer.onnx")
     peer = accuracy(np.concatenate(peer_texts(peer_file, tokens(folder, texts))), labels)
@@ -281,10 +284,12 @@ def distilbert(work):
     if not options.peer_only:
         quantize(folder, work + "/wok.onnx", "--dynamic")
         out = with_tokenizer(folder, work + "/wok.onnx", work)
-        after = ours_of(out)
+        got = ours_of(out)
+        after = float((got == labels).mean())
         ours, good = f"{after:.4f}", after >= before - 0.005
-        feeds = {n: trained.reference("distilbert-sst2", "in." + n) for n in ENCODER_INPUTS[:2]}
-        same_in_peer("distilbert-sst2", wok_run(out, feeds), peer_run(out, feeds), 0.1)
+        other = np.concatenate(peer_texts(out, tokens(folder, texts[:200]))).argmax(1)
+        share = float((other == got[:200]).mean())
+        peer_agrees("distilbert-sst2", share >= 0.9, f"the same label for {share:.1%} (want 90 %)")
     row("distilbert-sst2, SST-2", f"accuracy on {len(rows)}", f"{before:.4f}", ours, f"{peer:.4f}", "-0.005", good,
         (path, out, peer_file))
 
