@@ -26,7 +26,8 @@ static bool same_passes(const wok_program_key *a, const wok_program_key *b) {
 }
 
 static bool same_key(const wok_program_key *a, const wok_program_key *b, int inputs) {
-    if (a->precision != b->precision || a->dynamic_per_row != b->dynamic_per_row || a->relax_qdq != b->relax_qdq || a->output_count != b->output_count || !same_passes(a, b)) return false;
+    if (a->dynamic_per_row != b->dynamic_per_row || a->relax_qdq != b->relax_qdq) return false;
+    if (a->precision != b->precision || a->quantized_as_f32 != b->quantized_as_f32 || a->output_count != b->output_count || !same_passes(a, b)) return false;
     for (int i = 0; i < a->output_count; i++)
         if (a->outputs[i] != b->outputs[i]) return false;
     for (int i = 0; i < inputs; i++)
@@ -195,7 +196,8 @@ static wok_status build(wok_program *p) {
     wok_status status = specialise(p);
     const char *dynamic = wok_model_metadata(p->model, "wok.dynamic");
     wok_pass_options options = {p->key.no_passes, p->key.no_pass_count, .dynamic_per_row = p->key.dynamic_per_row,
-                                .relax_qdq = p->key.relax_qdq};
+                                .relax_qdq = p->key.relax_qdq,
+                                .quantized_as_f32 = p->key.quantized_as_f32};
     if (dynamic && strcmp(dynamic, "per_row") == 0) options.dynamic_per_row = true;
     if (status == WOK_OK) status = wok_passes_run(p->graph, &options, &p->near_misses);
     if (status == WOK_OK) status = make_tables(p);

@@ -27,7 +27,7 @@ typedef struct wok_choice {
 /* What makes one program differ from another of the same model. Names and lists are the caller's. */
 typedef struct wok_program_key {
     wok_precision precision;
-    bool dynamic_per_row, relax_qdq;
+    bool dynamic_per_row, relax_qdq, quantized_as_f32;
     const char *const *no_passes;
     int no_pass_count;
     const wok_value *outputs; /* values of the model's graph */

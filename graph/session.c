@@ -128,6 +128,7 @@ wok_status wok_session_create(wok_model *model, const wok_session_options *optio
     s->key.precision = o.precision;
     s->key.dynamic_per_row = o.dynamic_per_row;
     s->key.relax_qdq = o.relax_qdq;
+    s->key.quantized_as_f32 = o.quantized_as_f32;
     s->profile = o.profile;
     s->plan_limit = o.plan_cache <= 0 ? PLANS : o.plan_cache < MOST_PLANS ? o.plan_cache : MOST_PLANS;
     s->arena = wok_arena_new(ctx);
@@ -540,8 +541,10 @@ static void measure(const wok_session *s, const wok_plan_node *at, const wok_ir_
         info->rank = out->rank;
         memcpy(info->dims, out->dims, sizeof out->dims);
     }
-    if (s->plan->profiled_runs > 0)
-        info->us = at->step < 0 ? 0 : 1e6 * s->plan->steps[at->step].seconds / (double)s->plan->profiled_runs;
+    if (s->plan->profiled_runs == 0) return;
+    const wok_step *step = at->step < 0 ? NULL : &s->plan->steps[at->step];
+    info->us = step ? 1e6 * step->seconds / (double)s->plan->profiled_runs : 0;
+    info->us_best = step ? 1e6 * step->best : 0;
 }
 
 /* What a node computes in: products of bytes in bytes, whatever they give. */

@@ -154,6 +154,9 @@ typedef struct wok_session_options {
     /* Every QuantizeLinear-DequantizeLinear pair of a file rounds where the file says. This drops the pairs between operators
      * that compute in f32 anyway: faster, and closer to the float model, but no longer what other runtimes compute. */
     bool relax_qdq;
+    /* Products and convolutions of quantised operands compute in f32 with dequantised weights: what they would cost, and give,
+     * without integer kernels. Activations of dynamic models are not quantised then. */
+    bool quantized_as_f32;
 } wok_session_options;
 
 WOK_API wok_status wok_session_create(wok_model *model, const wok_session_options *options, wok_session **session);
@@ -197,7 +200,7 @@ typedef struct wok_node_info {
     int64_t dims[WOK_MAX_RANK];
     const wok_rejection *rejected;
     int rejected_count;
-    double us;            /* mean over the runs since planning; negative without profile */
+    double us, us_best;   /* mean over the runs since planning, and the quickest; us is negative without profile */
     int64_t bytes, macs;  /* read and written; multiply-adds */
 } wok_node_info;
 

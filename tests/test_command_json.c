@@ -148,6 +148,20 @@ Test(command, free_dimensions_default_to_a_batch_of_one_and_a_sequence_that_has_
     }
 }
 
+Test(command, bench_shows_int8_layers_beside_fp32) {
+    FAILS(1, "no layer that computes in int8", "bench", onnx, "--layers", "--repeat", "1");
+    WORKS("quantize", onnx, "-o", "q.onnx", "--dynamic");
+    WORKS("bench", "q.onnx", "--layers", "--repeat", "2", "--json");
+    wok_json *doc = json_of();
+    int count = 0;
+    wok_json_each(doc, layer, wok_json_get(doc, 0, "layers")) {
+        cr_assert(number(doc, layer, "int8_us") > 0 && number(doc, layer, "fp32_us") > 0 && number(doc, layer, "macs") > 0);
+        count++;
+    }
+    cr_assert_eq(count, 2 * 6 + 1, "%d layers", count); /* six a layer, and the pooler */
+    wok_json_free(&doc);
+}
+
 /* Positions may also be counted by Range, and rows of a table that only looks like one do not matter. */
 static void save_counting(const char *path, bool range, int64_t rows) {
     wok_model *model = NULL;

@@ -299,6 +299,28 @@ Test(passes_quantised, scales_found_at_run_time) {
     }
 }
 
+Test(passes_quantised, scales_by_row_do_not_know_their_neighbours) {
+    u8_weights = nested_scales = false;
+    for (int conv_too = 0; conv_too < 2; conv_too++) {
+        as_conv = conv_too;
+        const int64_t batch[] = {3, 4, as_conv ? 5 : 8, 5}, alone[] = {1, 4, as_conv ? 5 : 8, 5};
+        for (int by_row = 0; by_row < 2; by_row++) {
+            session_options.dynamic_per_row = by_row;
+            run_once(OPSET, dynamic, NULL, 0, batch, as_conv ? 4 : 3, &with);
+            run_once(OPSET, dynamic, NULL, 0, alone, as_conv ? 4 : 3, &plain); /* the same numbers in the first row */
+            bool same = memcmp(with.y, plain.y, plain.count * sizeof *plain.y) == 0;
+            cr_assert_eq(same, by_row, "conv %d, by row %d", conv_too, by_row);
+        }
+        session_options.dynamic_per_row = false;
+        session_options.quantized_as_f32 = !as_conv;
+        run_once(OPSET, dynamic, NULL, 0, batch, as_conv ? 4 : 3, &plain);
+        session_options.quantized_as_f32 = false;
+        double distance = support_distance(with.y, plain.y, with.count);
+        cr_assert(distance < (as_conv ? 0.5 : 0.05), "conv %d: %g from the product in f32", conv_too, distance);
+        cr_assert_eq(bytes_of(&plain, "MatMul"), 0);
+    }
+}
+
 /* ---- weights alone ---------------------------------------------------------------------------------------------------------------- */
 
 static void weight_only(void) {

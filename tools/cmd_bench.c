@@ -1,5 +1,5 @@
 /* cmd_bench.c - `wok bench`: how fast a model runs here, on made-up inputs of a shape. */
-#include "cmd_model.h"
+#include "cmd_bench.h"
 #include "wok_build.h"
 
 #include <stdlib.h>
@@ -72,8 +72,21 @@ static int open_model(const char *path, const cmd_model_options *common, int see
     return 0;
 }
 
+static int compare_layers(const cmd_model *m, cmd_model_options common, const cmd_list *shapes, int seed, int runs,
+                          bool as_json) {
+    cmd_model twin = {m->ctx, m->model, NULL};
+    cmd_buffers buffers = {NULL, 0};
+    common.quantized_as_f32 = true;
+    int status = cmd_model_session("bench", &common, true, &twin);
+    if (!status) status = cmd_model_default_inputs("bench", &twin, shapes, (uint64_t)seed, &buffers);
+    if (!status) status = cmd_bench_layers(m->session, twin.session, runs, as_json);
+    wok_session_free(&twin.session);
+    cmd_buffers_free(&buffers);
+    return status;
+}
+
 int cmd_bench(int argc, char **argv) {
-    bool as_json = false;
+    bool as_json = false, layers = false;
     int runs = 20, warmup = 3, seed = 1;
     cmd_model_options common = {0};
     cmd_list paths, shapes = {NULL, 0};
@@ -82,6 +95,7 @@ int cmd_bench(int argc, char **argv) {
         {"--repeat", OPT_COUNT, &runs, "N", "timed runs; default 20"},
         {"--warmup", OPT_NUMBER, &warmup, "N", "runs before them; default 3"},
         {"--seed", OPT_NUMBER, &seed, "N", "of made-up weights and inputs; default 1"},
+        {"--layers", OPT_FLAG, &layers, NULL, "time every int8 layer beside the same one in fp32"},
         {"--json", OPT_FLAG, &as_json, NULL, "one JSON object"},
         CMD_MODEL_OPTIONS(common)};
     int status;
@@ -95,15 +109,16 @@ int cmd_bench(int argc, char **argv) {
     double *times = malloc((size_t)runs * sizeof *times), start = cmd_now_ms();
     if (!status && !times) status = cmd_error("out of memory");
     if (!status) status = open_model(path, &common, seed, &m);
-    if (!status) status = cmd_model_session("bench", &common, false, &m);
+    if (!status) status = cmd_model_session("bench", &common, layers, &m);
     cmd_list full_size = {(const char *[]){"input=1x3x224x224"}, 1}; /* the networks for pictures are made for this size */
     bool picture = !path && common.arch && !strstr(common.arch, "bert") && shapes.count == 0;
     if (!status)
         status = cmd_model_default_inputs("bench", &m, picture ? &full_size : &shapes, (uint64_t)seed, &buffers);
     if (!status && wok_session_plan(m.session) != WOK_OK) status = cmd_error("%s", wok_session_error(m.session));
     double load_ms = cmd_now_ms() - start;
-    if (!status) status = measure(m.session, warmup, runs, times);
-    if (!status) status = report(path ? path : common.arch, m.session, times, runs, load_ms, as_json);
+    if (!status && layers) status = compare_layers(&m, common, picture ? &full_size : &shapes, seed, runs, as_json);
+    if (!status && !layers) status = measure(m.session, warmup, runs, times);
+    if (!status && !layers) status = report(path ? path : common.arch, m.session, times, runs, load_ms, as_json);
     free(times);
     cmd_model_close(&m, &common);
     cmd_buffers_free(&buffers);

@@ -37,7 +37,8 @@ int cmd_model_session(const char *command, const cmd_model_options *options, boo
                                    .no_pass_count = options->no_pass.count,
                                    .profile = profile,
                                    .dynamic_per_row = options->dynamic_per_row,
-                                   .relax_qdq = options->relax_qdq};
+                                   .relax_qdq = options->relax_qdq,
+                                   .quantized_as_f32 = options->quantized_as_f32};
     if (wok_session_create(m->model, &session, &m->session) != WOK_OK) return cmd_error("%s", wok_ctx_error(m->ctx));
     return 0;
 }

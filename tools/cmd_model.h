@@ -8,7 +8,7 @@
 typedef struct cmd_model_options {
     const char *arch, *precision, *backend;
     int threads;
-    bool dynamic_per_row, relax_qdq;
+    bool dynamic_per_row, relax_qdq, quantized_as_f32;
     cmd_list no_pass;
 } cmd_model_options;
 
@@ -22,6 +22,8 @@ typedef struct cmd_model_options {
      "run-time scales of int8 activations row by row, not for the tensor: the same bits alone and batched"},             \
     {"--relax-qdq", OPT_FLAG, &(o).relax_qdq, NULL,                                                                     \
      "drop QuantizeLinear-DequantizeLinear pairs between float operators: faster, not what the file says"},             \
+    {"--quantized-as-fp32", OPT_FLAG, &(o).quantized_as_f32, NULL,                                                      \
+     "compute quantised products in fp32, with dequantised weights"},                                                   \
     {"--no-pass", OPT_LIST, &(o).no_pass, "NAME", "leave a rewrite out (may be repeated)"}
 
 typedef struct cmd_model {

@@ -304,11 +304,32 @@ static void dynamic_conv(wok_pass_ctx *ctx, wok_node id, const dynamic *d, wok_n
     wok_pass_replace(ctx, scaled, sum);
 }
 
+/* For quantized_as_f32: the same product of what was to be quantised and dequantised weights. Convolutions stay. */
+static void float_product(wok_pass_ctx *ctx, wok_node id, const dynamic *d) {
+    wok_graph *g = ctx->graph;
+    const wok_ir_node *sum = &g->nodes[d->sum];
+    const char *name = g->nodes[id].name;
+    wok_value x = g->nodes[d->dql].in[0], out = g->nodes[id].out[0];
+    wok_quantised_weights q;
+    if (sum->op != WOK_OP_MatMulInteger || wok_pass_type(ctx, sum->in[1])->rank != 2 ||
+        wok_pass_weights_from(ctx, sum->in[1], d->w_scale, wok_pass_in(sum, 3), 1, &q))
+        return;
+    wok_value in[3] = {q.codes, wok_pass_f32(ctx, "scale", 1, &q.n, q.scale), wok_pass_zero_points(ctx, &q)};
+    wok_value w = wok_pass_emit(ctx, WOK_OP_DequantizeLinear, name, in, 3);
+    if (w < 0) return;
+    wok_pass_kill(ctx, &g->nodes[id]);
+    wok_pass_infer(ctx, wok_pass_add(ctx, WOK_OP_MatMul, name, (wok_value[]){x, w}, 2, &out, 1));
+}
+
 static void dynamic_product(wok_pass_ctx *ctx, wok_node id) {
     wok_graph *g = ctx->graph;
     dynamic d;
     wok_quantised_weights w;
     if (!scaled_sum(ctx, id, &d)) return;
+    if (ctx->options->quantized_as_f32) {
+        float_product(ctx, id, &d);
+        return;
+    }
     const wok_ir_node *sum = &g->nodes[d.sum];
     bool conv = sum->op == WOK_OP_ConvInteger;
     int rank = wok_pass_type(ctx, sum->in[0])->rank;
@@ -338,15 +359,17 @@ wok_status wok_pass_lower_quantized(wok_pass_ctx *ctx) {
     wok_graph *g = ctx->graph;
     int count = g->node_count;
     for (wok_node id = 0; id < count && g->status == WOK_OK; id++) {
+        wok_op op = g->nodes[id].op;
         if (g->nodes[id].dead) continue;
-        switch (g->nodes[id].op) {
+        if (ctx->options->quantized_as_f32 && op != WOK_OP_Mul) continue;
+        switch (op) {
         case WOK_OP_DequantizeLinear: to_signed(ctx, id); break;
         case WOK_OP_MatMul: matmul(ctx, id); break;
         case WOK_OP_Gemm: gemm(ctx, id); break;
         case WOK_OP_Conv: convolution(ctx, id); break;
         case WOK_OP_Mul: dynamic_product(ctx, id); break;
         default:
-            if (is_mover(g->nodes[id].op)) sink(ctx, id);
+            if (is_mover(op)) sink(ctx, id);
         }
     }
     return g->status;

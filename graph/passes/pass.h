@@ -25,6 +25,7 @@ typedef struct wok_pass_options {
     int no_pass_count;
     bool dynamic_per_row; /* DynamicQuantizeLinear takes every row by itself */
     bool relax_qdq;       /* see relax_qdq.c */
+    bool quantized_as_f32; /* lower_quantized leaves products to the float kernels */
 } wok_pass_options;
 
 typedef struct wok_pass_ctx {
