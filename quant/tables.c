@@ -1,7 +1,7 @@
 /* tables.c - rows of a table in 8 or 4 bits: what Gather reads is widened behind it.
  *
- *   8 bits   y = Cast(Gather(codes [V,D], ids)) * Gather(scales [V,1], ids)
- *   4 bits   b = Cast(Gather(bytes [V,D/32,16], ids)): byte j holds element j (low half) and element j + 16 of its group
+ *   8 bits   y = float(Gather(codes [V,D], ids)) * Gather(scales [V,1], ids)
+ *   4 bits   b = float(Gather(bytes [V,D/32,16], ids)): byte j holds element j (low half) and element j + 16 of its group
  *            of 32, each plus 8; high = Floor(b / 16), low = b - 16 high
  *            y = Reshape((Concat(low, high) - 8) * Gather(scales [V,D/32,1], ids), [shape of ids, D])
  *
@@ -66,14 +66,13 @@ static wok_value op(const table_writer *t, const char *kind, wok_value a, wok_va
     return out;
 }
 
-static wok_value widened(const table_writer *t, wok_value bytes, const char *suffix) {
-    wok_value v = op(t, "Cast", bytes, WOK_ABSENT, suffix, WOK_ABSENT);
-    wok_node_set_int(t->w->model, wok_graph_last(t->w->model), "to", WOK_F32);
-    return v;
-}
-
 static wok_value number(const table_writer *t, const char *suffix, float value) {
     return wok_qwriter_scalar(t->w, wok_qwriter_name(t->w, t->stem, suffix), WOK_F32, &value);
+}
+
+/* Bytes as floats: dequantised with scale 1, for which there are kernels, unlike for a Cast. */
+static wok_value widened(const table_writer *t, wok_value bytes, const char *suffix) {
+    return op(t, "DequantizeLinear", bytes, number(t, "_one", 1), suffix, WOK_ABSENT);
 }
 
 static void write_int4(const table_writer *t, const wok_qlayer *l, wok_value codes, wok_value scales, wok_value ids,
@@ -113,5 +112,5 @@ void wok_quant_write_table(wok_qwriter *w, const wok_qlayer *l, wok_value out) {
     if (int4)
         write_int4(&t, l, codes, scale, ids, out);
     else
-        op(&t, "Mul", widened(&t, codes, "_cast"), scale, "", out);
+        op(&t, "Mul", widened(&t, codes, "_float"), scale, "", out);
 }
