@@ -72,10 +72,16 @@ static void *take(wok_arena *arena, size_t bytes, size_t align, bool zero) {
     return (char *)c + at;
 }
 
-void *wok_arena_alloc(wok_arena *arena, size_t bytes) { return take(arena, bytes, ALIGN, true); }
-void *wok_arena_small(wok_arena *arena, size_t bytes) { return take(arena, bytes, 8, true); }
+void *wok_arena_alloc(wok_arena *arena, size_t bytes) {
+    return take(arena, bytes, ALIGN, true);
+}
+void *wok_arena_small(wok_arena *arena, size_t bytes) {
+    return take(arena, bytes, 8, true);
+}
 
-void *wok_arena_raw(wok_arena *arena, size_t bytes) { return take(arena, bytes, ALIGN, false); }
+void *wok_arena_raw(wok_arena *arena, size_t bytes) {
+    return take(arena, bytes, ALIGN, false);
+}
 
 void wok_arena_reset(wok_arena *arena) {
     chunk *largest = NULL;
@@ -121,4 +127,6 @@ char *wok_arena_format(wok_arena *arena, const char *format, ...) {
     return text;
 }
 
-size_t wok_arena_bytes(const wok_arena *arena) { return arena->bytes; }
+size_t wok_arena_bytes(const wok_arena *arena) {
+    return arena->bytes;
+}

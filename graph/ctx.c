@@ -115,8 +115,10 @@ static void *libc_alloc(void *user, size_t bytes, size_t alignment) {
 
 static void libc_free(void *user, void *ptr, size_t bytes) {
     (void)user;
-    if (bytes >= MAP_FROM) munmap(ptr, whole_pages(bytes));
-    else free(ptr);
+    if (bytes >= MAP_FROM)
+        munmap(ptr, whole_pages(bytes));
+    else
+        free(ptr);
 }
 
 /* Takes `bytes` from the limit. */
@@ -127,14 +129,16 @@ static bool reserve(wok_ctx *ctx, size_t bytes) {
         want = used + bytes;
     } while (!atomic_compare_exchange_weak(&ctx->used, &used, want));
     size_t peak = atomic_load_explicit(&ctx->peak, memory_order_relaxed);
-    while (want > peak && !atomic_compare_exchange_weak(&ctx->peak, &peak, want)) {}
+    while (want > peak && !atomic_compare_exchange_weak(&ctx->peak, &peak, want)) {
+    }
     return true;
 }
 
 void *wok_ctx_alloc(wok_ctx *ctx, size_t bytes) {
     if (bytes == 0) bytes = 1;
     if (!reserve(ctx, bytes)) {
-        wok_ctx_fail(ctx, WOK_ERR_LIMIT, "the memory limit of %zu bytes is reached: %zu are in use, %zu more were asked for",
+        wok_ctx_fail(ctx, WOK_ERR_LIMIT,
+                     "the memory limit of %zu bytes is reached: %zu are in use, %zu more were asked for",
                      ctx->memory_limit, atomic_load(&ctx->used), bytes);
         return NULL;
     }
@@ -223,8 +227,10 @@ static void set_threads(wok_ctx *ctx, const wok_ctx_options *o) {
     wok_ctx_log(ctx, WOK_LOG_INFO, "%s", wok_thread_count_text(&budget, o->threads, text, sizeof text));
     if (ctx->threads == 1) return;
     ctx->pool = wok_pool_new(ctx, ctx->threads, wok_spin_ns(&budget, ctx->threads, o->spin_us));
-    if (!ctx->pool) keep_failure(ctx, wok_ctx_last(ctx), wok_ctx_error(ctx));
-    else ctx->parallel = *wok_pool_parallel(ctx->pool);
+    if (!ctx->pool)
+        keep_failure(ctx, wok_ctx_last(ctx), wok_ctx_error(ctx));
+    else
+        ctx->parallel = *wok_pool_parallel(ctx->pool);
 }
 
 /* The caller's struct may be older (shorter) or newer (longer) than ours. */
@@ -249,7 +255,8 @@ wok_ctx *wok_ctx_create(const wok_ctx_options *options) {
     ctx->id = atomic_fetch_add(&next_id, 1);
     ctx->log = o.log;
     ctx->log_user = o.log_user;
-    if (options && options->size == 0) keep_failure(ctx, WOK_ERR_ARGUMENT, "wok_ctx_options.size is 0: set it to sizeof(wok_ctx_options)");
+    if (options && options->size == 0)
+        keep_failure(ctx, WOK_ERR_ARGUMENT, "wok_ctx_options.size is 0: set it to sizeof(wok_ctx_options)");
     const char *bad = wok_cpu_select(o.isa ? o.isa : getenv("WOK_ISA"), &ctx->isa);
     if (bad) keep_failure(ctx, WOK_ERR_ARGUMENT, bad);
     set_threads(ctx, &o);
@@ -266,6 +273,12 @@ void wok_ctx_free(wok_ctx **handle) {
     allocator.free(allocator.user, ctx, sizeof *ctx);
 }
 
-int wok_ctx_threads(const wok_ctx *ctx) { return ctx->threads; }
-wok_isa_set wok_ctx_isa(const wok_ctx *ctx) { return ctx->isa; }
-const wok_parallel *wok_ctx_parallel(wok_ctx *ctx) { return ctx->threads > 1 ? &ctx->parallel : NULL; }
+int wok_ctx_threads(const wok_ctx *ctx) {
+    return ctx->threads;
+}
+wok_isa_set wok_ctx_isa(const wok_ctx *ctx) {
+    return ctx->isa;
+}
+const wok_parallel *wok_ctx_parallel(wok_ctx *ctx) {
+    return ctx->threads > 1 ? &ctx->parallel : NULL;
+}

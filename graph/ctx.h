@@ -16,9 +16,9 @@ struct wok_ctx {
     char bad_options_text[320];
     wok_isa_set isa;
     int threads;
-    wok_pool *pool; /* NULL: one thread, or the caller's executor */
-    wok_parallel executor;       /* the caller's, as he gave it */
-    wok_parallel parallel;       /* what kernels get */
+    wok_pool *pool;        /* NULL: one thread, or the caller's executor */
+    wok_parallel executor; /* the caller's, as he gave it */
+    wok_parallel parallel; /* what kernels get */
     void (*log)(void *user, wok_log_level level, const char *text);
     void *log_user;
 };

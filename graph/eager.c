@@ -51,7 +51,8 @@ static void seed(runner *r, const wok_type *inputs) {
 static wok_status set_input(runner *r, wok_value v, wok_tensor *tensor, const wok_tensor **list) {
     if (v < 0) return WOK_OK;
     *list = tensor;
-    if (wok_tensor_set(tensor, &r->types[v]) != WOK_OK) return wok_ctx_fail(r->ctx, WOK_ERR_SHAPE, "a tensor is too large");
+    if (wok_tensor_set(tensor, &r->types[v]) != WOK_OK)
+        return wok_ctx_fail(r->ctx, WOK_ERR_SHAPE, "a tensor is too large");
     tensor->data = (void *)(uintptr_t)r->types[v].data;
     return WOK_OK;
 }
@@ -59,11 +60,12 @@ static wok_status set_input(runner *r, wok_value v, wok_tensor *tensor, const wo
 static wok_status make_output(runner *r, const wok_ir_node *node, int i, wok_type *type, wok_tensor *tensor) {
     wok_value v = node->out[i];
     if (!wok_type_is_known(type))
-        return wok_ctx_fail(r->ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s): the size of output '%s' cannot be told from its inputs",
-                            node->name, node->op_type, r->program->graph->values[v].name);
+        return wok_ctx_fail(r->ctx, WOK_ERR_UNSUPPORTED,
+                            "node '%s' (%s): the size of output '%s' cannot be told from its inputs", node->name,
+                            node->op_type, r->program->graph->values[v].name);
     if (wok_tensor_set(tensor, type) != WOK_OK)
-        return wok_ctx_fail(r->ctx, WOK_ERR_SHAPE, "node '%s' (%s): its output %s is too large", node->name, node->op_type,
-                            wok_shape_text(type->dims, type->rank));
+        return wok_ctx_fail(r->ctx, WOK_ERR_SHAPE, "node '%s' (%s): its output %s is too large", node->name,
+                            node->op_type, wok_shape_text(type->dims, type->rank));
     r->owned[v] = tensor->data = wok_ctx_alloc(r->ctx, tensor->bytes);
     if (!tensor->data) return wok_ctx_last(r->ctx);
     type->data = tensor->data;
@@ -100,7 +102,8 @@ static wok_status run_node(runner *r, wok_node n) {
 static wok_status give_output(runner *r, int i, void *bound, size_t bound_bytes, wok_eager *eager) {
     wok_value v = r->program->graph->outputs[i];
     wok_tensor *out = &eager->outputs[i];
-    if (wok_tensor_set(out, &r->types[v]) != WOK_OK) return wok_ctx_fail(r->ctx, WOK_ERR_SHAPE, "an output is too large");
+    if (wok_tensor_set(out, &r->types[v]) != WOK_OK)
+        return wok_ctx_fail(r->ctx, WOK_ERR_SHAPE, "an output is too large");
     if (bound && bound_bytes < out->bytes)
         return wok_ctx_fail(r->ctx, WOK_ERR_SHAPE, "output '%s' takes %zu bytes, but %zu were bound for it",
                             r->program->graph->values[v].name, out->bytes, bound_bytes);
@@ -128,7 +131,8 @@ static wok_status new_outputs(wok_ctx *ctx, int count, wok_eager *eager) {
     return status;
 }
 
-static wok_status run(runner *r, const wok_type *inputs, void *const *bound, const size_t *bound_bytes, wok_eager *eager) {
+static wok_status run(runner *r, const wok_type *inputs, void *const *bound, const size_t *bound_bytes,
+                      wok_eager *eager) {
     const wok_graph *graph = r->program->graph;
     size_t values = (size_t)graph->value_count + 1;
     r->graph = *graph;

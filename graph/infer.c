@@ -15,7 +15,9 @@ wok_status wok_infer_fail(wok_infer *infer, wok_status status, const char *forma
 
 /* ---- the driver -------------------------------------------------------------------------------------------------- */
 
-static const char *node_name(const wok_ir_node *node) { return node->name && node->name[0] ? node->name : "(no name)"; }
+static const char *node_name(const wok_ir_node *node) {
+    return node->name && node->name[0] ? node->name : "(no name)";
+}
 
 static wok_status name_failure(const wok_infer *infer, wok_status status) {
     return wok_ctx_fail(infer->graph->ctx, status, "node %s (%s): %s", node_name(infer->node), infer->node->op_type,

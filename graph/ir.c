@@ -18,7 +18,9 @@ wok_graph *wok_ir_new(wok_ctx *ctx) {
     if (!arena) return NULL;
     wok_graph *graph = wok_arena_alloc(arena, sizeof *graph);
     if (graph) {
-        *graph = (wok_graph){.ctx = ctx, .arena = arena, .symbols = wok_symbols_new(arena),
+        *graph = (wok_graph){.ctx = ctx,
+                             .arena = arena,
+                             .symbols = wok_symbols_new(arena),
                              .names = wok_arena_alloc(arena, sizeof(name_table))};
         if (graph->symbols && graph->names) return graph;
     }
@@ -35,7 +37,9 @@ static bool fail_memory(wok_graph *graph) {
     return false;
 }
 
-static bool failed(wok_graph *graph) { return graph->status != WOK_OK; }
+static bool failed(wok_graph *graph) {
+    return graph->status != WOK_OK;
+}
 
 /* *array has room for `need` elements. */
 static bool reserve(wok_graph *graph, void *array, int *capacity, int need, size_t size) {
@@ -54,8 +58,10 @@ static bool reserve(wok_graph *graph, void *array, int *capacity, int need, size
 
 static void *copy(wok_graph *graph, const void *data, size_t bytes) {
     void *to = wok_arena_small(graph->arena, bytes);
-    if (!to) fail_memory(graph);
-    else if (bytes) memcpy(to, data, bytes);
+    if (!to)
+        fail_memory(graph);
+    else if (bytes)
+        memcpy(to, data, bytes);
     return to;
 }
 
@@ -257,7 +263,9 @@ static wok_status stick(wok_graph *graph, wok_status status) {
     return status;
 }
 
-static bool is_source(const wok_ir_value *value) { return value->is_input || value->type.data; }
+static bool is_source(const wok_ir_value *value) {
+    return value->is_input || value->type.data;
+}
 
 static wok_status set_producers(wok_graph *graph) {
     for (int v = 0; v < graph->value_count; v++) graph->values[v].producer = WOK_ABSENT;
@@ -267,12 +275,12 @@ static wok_status set_producers(wok_graph *graph) {
             if (node->out[j] < 0) continue;
             wok_ir_value *value = &graph->values[node->out[j]];
             if (value->producer >= 0 || is_source(value))
-                return stick(graph, wok_ctx_fail(graph->ctx, WOK_ERR_FORMAT,
-                                                 "node '%s' (%s): its output '%s' is already %s", node->name,
-                                                 node->op_type, value->name,
-                                                 value->producer >= 0  ? "the output of another node"
-                                                 : value->is_input ? "an input of the graph"
-                                                                       : "a constant"));
+                return stick(graph,
+                             wok_ctx_fail(graph->ctx, WOK_ERR_FORMAT, "node '%s' (%s): its output '%s' is already %s",
+                                          node->name, node->op_type, value->name,
+                                          value->producer >= 0 ? "the output of another node"
+                                          : value->is_input    ? "an input of the graph"
+                                                               : "a constant"));
             value->producer = i;
         }
     }
@@ -293,7 +301,8 @@ static wok_status check_sources(wok_graph *graph) {
     for (int i = 0; i < graph->output_count; i++) {
         const wok_ir_value *value = &graph->values[graph->outputs[i]];
         if (value->producer < 0 && !is_source(value))
-            return stick(graph, wok_ctx_fail(graph->ctx, WOK_ERR_FORMAT, "output '%s' is produced by nothing", value->name));
+            return stick(graph,
+                         wok_ctx_fail(graph->ctx, WOK_ERR_FORMAT, "output '%s' is produced by nothing", value->name));
     }
     return WOK_OK;
 }
@@ -321,9 +330,10 @@ static wok_status place(wok_graph *graph, order *o, int root) {
         wok_node producer = v < 0 ? WOK_ABSENT : graph->values[v].producer;
         if (producer < 0 || o->state[producer] == 2) continue;
         if (o->state[producer] == 1)
-            return stick(graph, wok_ctx_fail(graph->ctx, WOK_ERR_FORMAT,
-                                             "the graph has a cycle: node '%s' (%s) needs its own result by way of '%s'",
-                                             node->name, node->op_type, graph->values[v].name));
+            return stick(graph,
+                         wok_ctx_fail(graph->ctx, WOK_ERR_FORMAT,
+                                      "the graph has a cycle: node '%s' (%s) needs its own result by way of '%s'",
+                                      node->name, node->op_type, graph->values[v].name));
         o->state[producer] = 1;
         o->stack[++depth] = producer;
         o->next[depth] = 0;

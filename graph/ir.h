@@ -91,7 +91,7 @@ typedef struct wok_graph {
     int node_count, node_capacity;
     wok_value *inputs, *outputs;
     int input_count, output_count, input_capacity, output_capacity;
-    void *names; /* hash of value names */
+    void *names;       /* hash of value names */
     wok_status status; /* first failure sticks */
 } wok_graph;
 
@@ -102,10 +102,10 @@ wok_graph *wok_ir_clone(const wok_graph *graph);
 
 /* Ids stay valid for ever; pointers only until the next call that adds. All return WOK_ABSENT on failure (sticky). */
 wok_value wok_ir_find(const wok_graph *graph, const char *name);
-wok_value wok_ir_value_named(wok_graph *graph, const char *name);       /* found or made */
-wok_value wok_ir_value_new(wok_graph *graph, const char *hint);         /* a fresh unique name that starts with hint */
+wok_value wok_ir_value_named(wok_graph *graph, const char *name); /* found or made */
+wok_value wok_ir_value_new(wok_graph *graph, const char *hint);   /* a fresh unique name that starts with hint */
 wok_value wok_ir_constant(wok_graph *graph, const char *hint, wok_dtype dtype, int rank, const int64_t *dims,
-                          const void *data, size_t bytes);              /* data copied into the arena */
+                          const void *data, size_t bytes); /* data copied into the arena */
 wok_node wok_ir_node_new(wok_graph *graph, wok_op op, const char *name, const wok_value *in, int in_count,
                          const wok_value *out, int out_count);
 wok_attr *wok_ir_attr_add(wok_graph *graph, wok_node node, const char *name, wok_attr_kind kind);
@@ -127,7 +127,9 @@ wok_status wok_ir_sort(wok_graph *graph);
 
 /* ---- symbolic dimensions -------------------------------------------------------------------------------------------- */
 
-static inline bool wok_dim_known(int64_t dim) { return dim >= 0; }
+static inline bool wok_dim_known(int64_t dim) {
+    return dim >= 0;
+}
 /* Elements of wok_type.ints may be negative numbers too (the -1 of a Reshape, a Slice's end): they are written far below
  * every symbol. Numbers below -2^62 are taken for -2^62, which no shape can tell apart. */
 static inline int64_t wok_dim_number(int64_t n) {

@@ -55,7 +55,9 @@ void wok_model_forget(const wok_model *model, const void *ptr, size_t bytes) {
             b->forget(b->user, ptr, bytes);
 }
 
-wok_ctx *wok_model_ctx(const wok_model *model) { return model->ctx; }
+wok_ctx *wok_model_ctx(const wok_model *model) {
+    return model->ctx;
+}
 
 /* ---- failures ------------------------------------------------------------------------------------------------------------ */
 
@@ -79,7 +81,9 @@ static bool broken(wok_model *model) {
     return model->status != WOK_OK;
 }
 
-bool wok_model_failed(const wok_model *model) { return model->status != WOK_OK || model->graph->status != WOK_OK; }
+bool wok_model_failed(const wok_model *model) {
+    return model->status != WOK_OK || model->graph->status != WOK_OK;
+}
 
 static const char *copy_text(wok_model *model, const char *text) {
     const char *copy = wok_arena_strdup(model->graph->arena, text ? text : "");
@@ -89,8 +93,10 @@ static const char *copy_text(wok_model *model, const char *text) {
 
 static void *copy_bytes(wok_model *model, const void *data, size_t bytes) {
     void *copy = wok_arena_alloc(model->graph->arena, bytes ? bytes : 1);
-    if (!copy) wok_model_fail(model, wok_ctx_last(model->ctx), "%s", wok_ctx_error(model->ctx));
-    else if (bytes) memcpy(copy, data, bytes);
+    if (!copy)
+        wok_model_fail(model, wok_ctx_last(model->ctx), "%s", wok_ctx_error(model->ctx));
+    else if (bytes)
+        memcpy(copy, data, bytes);
     return copy;
 }
 
@@ -246,8 +252,8 @@ wok_value wok_graph_constant(wok_model *model, const char *name, wok_dtype dtype
     }
     size_t need = wok_tensor_bytes(dtype, dims, rank);
     if (need != bytes || (!data && bytes)) {
-        wok_model_fail(model, WOK_ERR_FORMAT, "constant '%s' has %zu bytes of data, but its shape %s %s%s", shown, bytes,
-                       wok_shape_text(dims, rank), wok_dtype_name(dtype),
+        wok_model_fail(model, WOK_ERR_FORMAT, "constant '%s' has %zu bytes of data, but its shape %s %s%s", shown,
+                       bytes, wok_shape_text(dims, rank), wok_dtype_name(dtype),
                        need == SIZE_MAX ? " is not one that can be stored" : " takes another number");
         return WOK_ABSENT;
     }
@@ -258,7 +264,9 @@ wok_value wok_graph_constant(wok_model *model, const char *name, wok_dtype dtype
     return broken(model) ? WOK_ABSENT : v;
 }
 
-static bool valid_value(wok_model *model, wok_value v) { return v >= 0 && v < model->graph->value_count; }
+static bool valid_value(wok_model *model, wok_value v) {
+    return v >= 0 && v < model->graph->value_count;
+}
 
 void wok_graph_declare(wok_model *model, wok_value v, wok_dtype dtype, int rank, const int64_t *dims,
                        const char *const *dim_names) {
@@ -297,13 +305,13 @@ wok_node wok_graph_node(wok_model *model, const char *op_type, const char *domai
     }
     if (input_count > WOK_MAX_IN || output_count > WOK_MAX_OUT || !any) {
         wok_model_fail(model, any ? WOK_ERR_UNSUPPORTED : WOK_ERR_FORMAT,
-                       "node '%s' (%s) has %d inputs and %d outputs; at most %d and 1 to %d are supported", name, op_type,
-                       input_count, output_count, WOK_MAX_IN, WOK_MAX_OUT);
+                       "node '%s' (%s) has %d inputs and %d outputs; at most %d and 1 to %d are supported", name,
+                       op_type, input_count, output_count, WOK_MAX_IN, WOK_MAX_OUT);
         return WOK_ABSENT;
     }
     domain = plain_domain(domain);
-    wok_node id = wok_ir_node_new(model->graph, wok_op_find(domain, op_type), name, inputs, input_count, outputs,
-                                  output_count);
+    wok_node id =
+        wok_ir_node_new(model->graph, wok_op_find(domain, op_type), name, inputs, input_count, outputs, output_count);
     if (id < 0) return broken(model), WOK_ABSENT;
     model->graph->nodes[id].op_type = copy_text(model, op_type);
     model->graph->nodes[id].domain = copy_text(model, domain);
@@ -313,18 +321,22 @@ wok_node wok_graph_node(wok_model *model, const char *op_type, const char *domai
 wok_value wok_graph_op(wok_model *model, const char *op_type, const char *domain, const char *name,
                        const wok_value *inputs, int input_count, const char *output) {
     if (broken(model)) return WOK_ABSENT;
-    wok_value out = output ? wok_ir_value_named(model->graph, output) : wok_ir_value_new(model->graph, name ? name : op_type);
+    wok_value out =
+        output ? wok_ir_value_named(model->graph, output) : wok_ir_value_new(model->graph, name ? name : op_type);
     return wok_graph_node(model, op_type, domain, name, inputs, input_count, &out, 1) < 0 ? WOK_ABSENT : out;
 }
 
-wok_node wok_graph_last(const wok_model *model) { return model->graph->node_count - 1; }
+wok_node wok_graph_last(const wok_model *model) {
+    return model->graph->node_count - 1;
+}
 
 static wok_attr *add_attr(wok_model *model, wok_node node, const char *name, wok_attr_kind kind) {
     if (broken(model) || node < 0 || node >= model->graph->node_count) return NULL;
     const wok_ir_node *n = &model->graph->nodes[node];
     for (int i = 0; i < n->attr_count; i++) {
         if (strcmp(n->attrs[i].name, name) != 0) continue;
-        wok_model_fail(model, WOK_ERR_FORMAT, "node '%s' (%s) has two attributes called '%s'", n->name, n->op_type, name);
+        wok_model_fail(model, WOK_ERR_FORMAT, "node '%s' (%s) has two attributes called '%s'", n->name, n->op_type,
+                       name);
         return NULL;
     }
     wok_attr *attr = wok_ir_attr_add(model->graph, node, name, kind);
@@ -344,8 +356,10 @@ void wok_node_set_float(wok_model *model, wok_node node, const char *name, float
 
 static const char *copy_string(wok_model *model, const char *text, size_t length) {
     char *copy = wok_arena_alloc(model->graph->arena, length + 1);
-    if (!copy) wok_model_fail(model, wok_ctx_last(model->ctx), "%s", wok_ctx_error(model->ctx));
-    else if (length) memcpy(copy, text, length);
+    if (!copy)
+        wok_model_fail(model, wok_ctx_last(model->ctx), "%s", wok_ctx_error(model->ctx));
+    else if (length)
+        memcpy(copy, text, length);
     return copy;
 }
 

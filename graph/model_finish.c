@@ -74,7 +74,8 @@ static const char *unsupported(wok_model *model, const wok_ir_node *node) {
     const char *reason = wok_op_unsupported(node->domain, node->op_type, node->version);
     if (reason) return wok_arena_strdup(model->graph->arena, reason);
     const char *opaque = opaque_attribute(node);
-    return opaque ? wok_arena_format(model->graph->arena, "attribute '%s' is of a kind that is not supported", opaque) : NULL;
+    return opaque ? wok_arena_format(model->graph->arena, "attribute '%s' is of a kind that is not supported", opaque)
+                  : NULL;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -147,7 +148,9 @@ static wok_value_info *describe_values(wok_model *model, const wok_value *list, 
     for (int i = 0; i < count; i++) {
         const wok_ir_value *value = &model->graph->values[list[i]];
         const wok_type *type = value->declared ? value->declared : &value->type;
-        infos[i] = (wok_value_info){.name = value->name, .dtype = type->dtype, .rank = type->rank,
+        infos[i] = (wok_value_info){.name = value->name,
+                                    .dtype = type->dtype,
+                                    .rank = type->rank,
                                     .optional = value->is_input && value->type.data};
         for (int d = 0; d < type->rank; d++) {
             infos[i].dims[d] = wok_dim_known(type->dims[d]) ? type->dims[d] : -1;
@@ -194,7 +197,9 @@ static void check_types(wok_model *model) {
         if (strcmp(wok_pass_name(i), "canonicalize") != 0) others[count++] = wok_pass_name(i);
     wok_near_misses misses = {0};
     wok_graph *copy = wok_ir_clone(model->graph);
-    wok_status status = copy ? wok_passes_run(copy, &(wok_pass_options){.no_passes = others, .no_pass_count = count}, &misses) : wok_ctx_last(model->ctx);
+    wok_status status =
+        copy ? wok_passes_run(copy, &(wok_pass_options){.no_passes = others, .no_pass_count = count}, &misses)
+             : wok_ctx_last(model->ctx);
     if (status != WOK_OK) wok_model_fail(model, wok_ctx_settle(model->ctx, status), "%s", wok_ctx_error(model->ctx));
     for (int i = 0; status == WOK_OK && i < model->graph->output_count; i++) complete_output(model, i, copy);
     wok_ir_free(copy);
@@ -231,8 +236,12 @@ static int value_index(const wok_value_info *infos, int count, const char *name)
     return -1;
 }
 
-int wok_model_input_count(const wok_model *model) { return model->graph->input_count; }
-int wok_model_output_count(const wok_model *model) { return model->graph->output_count; }
+int wok_model_input_count(const wok_model *model) {
+    return model->graph->input_count;
+}
+int wok_model_output_count(const wok_model *model) {
+    return model->graph->output_count;
+}
 const wok_value_info *wok_model_input(const wok_model *model, int i) {
     return model->inputs && i >= 0 && i < model->graph->input_count ? &model->inputs[i] : NULL;
 }
@@ -245,7 +254,9 @@ int wok_model_input_index(const wok_model *model, const char *name) {
 int wok_model_output_index(const wok_model *model, const char *name) {
     return model->outputs ? value_index(model->outputs, model->graph->output_count, name) : -1;
 }
-const wok_model_info *wok_model_describe(const wok_model *model) { return &model->info; }
+const wok_model_info *wok_model_describe(const wok_model *model) {
+    return &model->info;
+}
 
 const char *wok_model_metadata(const wok_model *model, const char *key) {
     for (const wok_pair *p = model->metadata; p; p = p->next)
@@ -262,8 +273,10 @@ const char *wok_value_info_text(const wok_value_info *info) {
     used += (size_t)snprintf(text, size, "%.120s %s%s", info->name, dtype, info->rank < 0 ? "[...]" : "[");
     for (int d = 0; d < info->rank && used < size - 48; d++) {
         used += (size_t)snprintf(text + used, size - used, d ? "," : "");
-        if (info->dims[d] >= 0) used += (size_t)snprintf(text + used, size - used, "%lld", (long long)info->dims[d]);
-        else used += (size_t)snprintf(text + used, size - used, "%.24s", info->dim_names[d] ? info->dim_names[d] : "?");
+        if (info->dims[d] >= 0)
+            used += (size_t)snprintf(text + used, size - used, "%lld", (long long)info->dims[d]);
+        else
+            used += (size_t)snprintf(text + used, size - used, "%.24s", info->dim_names[d] ? info->dim_names[d] : "?");
     }
     if (info->rank >= 0) snprintf(text + used, size - used, "]");
     return text;
@@ -271,8 +284,12 @@ const char *wok_value_info_text(const wok_value_info *info) {
 
 /* ---- reading the graph back --------------------------------------------------------------------------------------------------- */
 
-int wok_graph_node_count(const wok_model *model) { return model->graph->node_count; }
-int wok_graph_value_count(const wok_model *model) { return model->graph->value_count; }
+int wok_graph_node_count(const wok_model *model) {
+    return model->graph->node_count;
+}
+int wok_graph_value_count(const wok_model *model) {
+    return model->graph->value_count;
+}
 
 wok_node_view wok_graph_node_at(const wok_model *model, wok_node id) {
     if (id < 0 || id >= model->graph->node_count) return (wok_node_view){.op_type = "", .domain = "", .name = ""};
@@ -327,14 +344,18 @@ static int pair_count(const wok_pair *list) {
     return count;
 }
 
-int wok_model_opset_count(const wok_model *model) { return pair_count(model->opsets); }
+int wok_model_opset_count(const wok_model *model) {
+    return pair_count(model->opsets);
+}
 const char *wok_model_opset_at(const wok_model *model, int index, int64_t *version) {
     const wok_pair *pair = pair_at(model->opsets, index);
     *version = pair ? pair->version : 0;
     return pair ? pair->key : NULL;
 }
 
-int wok_model_metadata_count(const wok_model *model) { return pair_count(model->metadata); }
+int wok_model_metadata_count(const wok_model *model) {
+    return pair_count(model->metadata);
+}
 const char *wok_model_metadata_at(const wok_model *model, int index, const char **value) {
     const wok_pair *pair = pair_at(model->metadata, index);
     *value = pair ? pair->value : NULL;

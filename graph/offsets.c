@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t aligned(size_t bytes) { return (bytes + WOK_ARENA_ALIGN - 1) / WOK_ARENA_ALIGN * WOK_ARENA_ALIGN; }
+static size_t aligned(size_t bytes) {
+    return (bytes + WOK_ARENA_ALIGN - 1) / WOK_ARENA_ALIGN * WOK_ARENA_ALIGN;
+}
 
 /* Larger first; then earlier, then in the given order, so that the plan is a function of the graph alone. */
 static int by_size(const void *a, const void *b) {

@@ -67,9 +67,9 @@ typedef struct wok_prepare {
     const wok_type *out[WOK_MAX_OUT];
     wok_isa_set isa;
     /* filled in by prepare() */
-    void *state;              /* handed to run(); allocate with wok_prepare_alloc */
-    const wok_kernel *kernel; /* for explain; NULL: the implementation's own name is shown */
-    uint32_t consumed;        /* bit i: constant input i was packed; run() will not look at it */
+    void *state;                /* handed to run(); allocate with wok_prepare_alloc */
+    const wok_kernel *kernel;   /* for explain; NULL: the implementation's own name is shown */
+    uint32_t consumed;          /* bit i: constant input i was packed; run() will not look at it */
     struct wok_preparing *work; /* of the calls below */
 } wok_prepare;
 
@@ -88,7 +88,8 @@ typedef struct wok_call {
     const wok_ir_node *node;
     const void *state;
     int in_count, out_count;
-    const wok_tensor *in[WOK_MAX_IN]; /* NULL: left out. Constants may stand at any alignment only where CONST_UNALIGNED */
+    const wok_tensor
+        *in[WOK_MAX_IN]; /* NULL: left out. Constants may stand at any alignment only where CONST_UNALIGNED */
     wok_tensor *out[WOK_MAX_OUT];
     void *workspace; /* 64-byte aligned */
     const wok_parallel *parallel;
@@ -97,9 +98,9 @@ typedef struct wok_call {
 wok_status wok_call_fail(wok_call *call, wok_status status, const char *format, ...) WOK_PRINTF(3, 4);
 
 enum wok_impl_flags {
-    WOK_IMPL_VIEW = 1u,            /* out[0] is the bytes of in[0] under another shape: no code runs */
-    WOK_IMPL_UNALIGNED_0 = 2u,     /* reads a constant in[0] at any alignment (Gather copies rows) */
-    WOK_IMPL_SHAPE_ONLY = 4u       /* reads shapes, never elements: Shape, Size */
+    WOK_IMPL_VIEW = 1u,        /* out[0] is the bytes of in[0] under another shape: no code runs */
+    WOK_IMPL_UNALIGNED_0 = 2u, /* reads a constant in[0] at any alignment (Gather copies rows) */
+    WOK_IMPL_SHAPE_ONLY = 4u   /* reads shapes, never elements: Shape, Size */
 };
 
 typedef struct wok_op_impl {

@@ -23,7 +23,9 @@ static const wok_op_impl *const *const impls_of[] = {
 #undef WOK_OP
 };
 
-const wok_op_info *wok_op_get(wok_op op) { return op > WOK_OP_UNKNOWN && op < WOK_OP_COUNT ? &table[op] : NULL; }
+const wok_op_info *wok_op_get(wok_op op) {
+    return op > WOK_OP_UNKNOWN && op < WOK_OP_COUNT ? &table[op] : NULL;
+}
 
 wok_op wok_op_find(const char *domain, const char *op_type) {
     if (!strcmp(domain, "ai.onnx")) domain = "";

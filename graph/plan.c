@@ -17,7 +17,7 @@ typedef struct block {
     int index;         /* INPUT: which */
     const void *fixed; /* FIXED */
     size_t bytes;
-    int first, last;  /* positions at which it is in use */
+    int first, last;   /* positions at which it is in use */
     bool holds_output; /* must keep its contents to the end */
     int output;        /* the output that stands here, or -1 */
     int interval;
@@ -30,10 +30,10 @@ typedef struct planner {
     wok_arena *scratch;
     wok_plan *plan;
     const wok_type *inputs;
-    wok_type *types;  /* by value; data: known when planning */
-    bool *needed;     /* by value */
+    wok_type *types;                  /* by value; data: known when planning */
+    bool *needed;                     /* by value */
     int *last, *block_of, *tensor_of; /* by value */
-    wok_node *order;  /* nodes that are left to run */
+    wok_node *order;                  /* nodes that are left to run */
     int count;
     size_t evaluated; /* bytes */
     block *blocks;
@@ -67,7 +67,9 @@ static void seed_types(planner *s) {
         if (graph->values[file->inputs[i]].is_input) s->types[file->inputs[i]] = s->inputs[i];
 }
 
-static bool is_known(const wok_type *type) { return type->data != NULL; }
+static bool is_known(const wok_type *type) {
+    return type->data != NULL;
+}
 
 static bool all_inputs_known(const planner *s, const wok_ir_node *node, const wok_choice *choice) {
     for (int i = 0; i < node->in_count; i++) {
@@ -95,8 +97,10 @@ static bool data_from_ints(planner *s, wok_type *type) {
     for (int64_t i = 0; i < count; i++) {
         wok_dim_is_number(type->ints[i], &number);
         int32_t narrow = (int32_t)number;
-        if (type->dtype == WOK_I64) memcpy(data + 8 * i, &number, 8);
-        else memcpy(data + 4 * i, &narrow, 4);
+        if (type->dtype == WOK_I64)
+            memcpy(data + 8 * i, &number, 8);
+        else
+            memcpy(data + 4 * i, &narrow, 4);
     }
     type->data = data;
     type->bytes = wok_tensor_bytes(type->dtype, type->dims, type->rank);
@@ -112,7 +116,8 @@ static bool find_ints(planner *s, const wok_ir_node *node, wok_type *out) {
 
 static wok_status set_tensor(planner *s, const wok_type *type, wok_tensor *tensor) {
     if (wok_tensor_set(tensor, type) == WOK_OK) return WOK_OK;
-    return wok_ctx_fail(s->ctx, WOK_ERR_SHAPE, "a tensor of shape %s is too large", wok_shape_text(type->dims, type->rank));
+    return wok_ctx_fail(s->ctx, WOK_ERR_SHAPE, "a tensor of shape %s is too large",
+                        wok_shape_text(type->dims, type->rank));
 }
 
 /* Runs the node now. */
@@ -212,7 +217,8 @@ static void find_lifetimes(planner *s) {
 /* ---- storage ------------------------------------------------------------------------------------------------------------------ */
 
 static int new_block(planner *s, wok_place_kind kind, size_t bytes, int first, int last) {
-    s->blocks[s->block_count] = (block){.kind = kind, .bytes = bytes, .first = first, .last = last, .output = -1, .interval = -1};
+    s->blocks[s->block_count] =
+        (block){.kind = kind, .bytes = bytes, .first = first, .last = last, .output = -1, .interval = -1};
     return s->block_count++;
 }
 
@@ -254,7 +260,8 @@ static wok_status place_source(planner *s, wok_value v) {
 }
 
 static bool same_type(const wok_type *a, const wok_type *b) {
-    return a->dtype == b->dtype && a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
 }
 
 /* The block of an input that dies here and may hold the result; -1: none. */
@@ -310,7 +317,9 @@ static wok_status add_tensor(planner *s, wok_value v, int b) {
     return status;
 }
 
-static wok_tensor *tensor_of(planner *s, wok_value v) { return v < 0 ? NULL : &s->plan->tensors[s->tensor_of[v]]; }
+static wok_tensor *tensor_of(planner *s, wok_value v) {
+    return v < 0 ? NULL : &s->plan->tensors[s->tensor_of[v]];
+}
 
 static wok_status make_tensors(planner *s) {
     const wok_graph *graph = s->program->graph;
@@ -329,8 +338,7 @@ static wok_status make_tensors(planner *s) {
 }
 
 static wok_tensor **tensor_list(planner *s, const wok_ir_node *node) {
-    wok_tensor **list =
-        wok_arena_small(s->plan->arena, (size_t)(node->in_count + node->out_count + 1) * sizeof *list);
+    wok_tensor **list = wok_arena_small(s->plan->arena, (size_t)(node->in_count + node->out_count + 1) * sizeof *list);
     if (!list) return NULL;
     for (int i = 0; i < node->in_count; i++) list[i] = tensor_of(s, node->in[i]);
     for (int i = 0; i < node->out_count; i++) list[node->in_count + i] = tensor_of(s, node->out[i]);
@@ -351,8 +359,12 @@ static bool writes_nothing(const wok_step *step) {
 
 static size_t workspace_bytes(planner *s, const wok_step *step, const wok_op_impl *impl) {
     if (!impl->workspace) return 0;
-    wok_call call = {.ctx = s->ctx, .node = step->node, .state = step->state, .in_count = step->in_count,
-                     .out_count = step->out_count, .parallel = wok_ctx_parallel(s->ctx)};
+    wok_call call = {.ctx = s->ctx,
+                     .node = step->node,
+                     .state = step->state,
+                     .in_count = step->in_count,
+                     .out_count = step->out_count,
+                     .parallel = wok_ctx_parallel(s->ctx)};
     for (int i = 0; i < step->in_count; i++) call.in[i] = step->tensors[i];
     for (int i = 0; i < step->out_count; i++) call.out[i] = step->tensors[step->in_count + i];
     return impl->workspace(&call);
@@ -367,8 +379,12 @@ static wok_status make_steps(planner *s) {
     for (int t = 0; t < s->count; t++) {
         const wok_ir_node *node = &graph->nodes[s->order[t]];
         const wok_choice *choice = &s->program->choices[s->order[t]];
-        wok_step step = {.run = choice->impl->run, .node = node, .state = choice->state,
-                         .tensors = tensor_list(s, node), .in_count = node->in_count, .out_count = node->out_count};
+        wok_step step = {.run = choice->impl->run,
+                         .node = node,
+                         .state = choice->state,
+                         .tensors = tensor_list(s, node),
+                         .in_count = node->in_count,
+                         .out_count = node->out_count};
         if (!step.tensors) return wok_ctx_last(s->ctx);
         bool runs = !(choice->impl->flags & WOK_IMPL_VIEW) && !writes_nothing(&step);
         plan->nodes[plan->node_count++] = (wok_plan_node){s->order[t], runs ? plan->step_count : -1, step.tensors};
@@ -411,7 +427,8 @@ static wok_status make_outputs(planner *s) {
         plan->outputs[i] = list[1];
         if (list[1]->bytes == 0) continue;
         s->workspaces[plan->step_count] = -1;
-        plan->steps[plan->step_count++] = (wok_step){.run = copy_output, .tensors = list, .in_count = 1, .out_count = 1};
+        plan->steps[plan->step_count++] =
+            (wok_step){.run = copy_output, .tensors = list, .in_count = 1, .out_count = 1};
     }
     return WOK_OK;
 }
@@ -481,7 +498,8 @@ static wok_status make(planner *s) {
     wok_status status = allocate(s);
     if (status != WOK_OK) return status;
     seed_types(s);
-    for (int n = 0; n < s->program->graph->node_count && status == WOK_OK && !s->undecided; n++) status = plan_node(s, n);
+    for (int n = 0; n < s->program->graph->node_count && status == WOK_OK && !s->undecided; n++)
+        status = plan_node(s, n);
     s->plan->eager = s->undecided;
     if (status != WOK_OK || s->undecided) return status;
     find_lifetimes(s);
@@ -511,8 +529,10 @@ wok_status wok_plan_new(wok_program *program, const wok_type *inputs, wok_plan *
     wok_status status = make(&s);
     wok_fp_leave(fp);
     wok_arena_free(scratch);
-    if (status == WOK_OK) *handle = plan;
-    else wok_plan_free(plan);
+    if (status == WOK_OK)
+        *handle = plan;
+    else
+        wok_plan_free(plan);
     return status;
 }
 
@@ -525,7 +545,8 @@ void wok_plan_free(wok_plan *plan) {
 void wok_plan_bind(wok_plan *plan, char *arena, void *const *bound) {
     for (int i = 0; i < plan->tensor_count; i++) {
         const wok_place *place = &plan->places[i];
-        if (place->kind == WOK_PLACE_ARENA) plan->tensors[i].data = arena + place->offset;
+        if (place->kind == WOK_PLACE_ARENA)
+            plan->tensors[i].data = arena + place->offset;
         else if (place->kind == WOK_PLACE_OUTPUT)
             plan->tensors[i].data = bound[place->index] ? bound[place->index] : arena + place->offset;
     }

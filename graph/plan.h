@@ -32,14 +32,14 @@ typedef struct wok_step {
     const void *state;
     wok_tensor **tensors; /* in_count inputs, then out_count outputs; NULL where left out */
     int in_count, out_count;
-    size_t workspace; /* offset in the arena */
+    size_t workspace;     /* offset in the arena */
     double seconds, best; /* spent here in all profiled runs; in the quickest of them */
 } wok_step;
 
 /* A node as people see it: what runs, and views that cost nothing. */
 typedef struct wok_plan_node {
     wok_node node;
-    int step; /* -1: a view */
+    int step;             /* -1: a view */
     wok_tensor **tensors; /* as in wok_step */
 } wok_plan_node;
 

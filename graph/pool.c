@@ -21,7 +21,9 @@
 #endif
 
 enum { JOINED_BITS = 10, JOINED = (1 << JOINED_BITS) - 1, OPEN = 1 << JOINED_BITS, EPOCH = OPEN << 1 };
-static inline uint32_t epoch_of(uint32_t state) { return state / EPOCH; }
+static inline uint32_t epoch_of(uint32_t state) {
+    return state / EPOCH;
+}
 
 typedef struct slice {
     _Alignas(64) _Atomic int64_t next;
@@ -50,13 +52,15 @@ struct wok_pool {
     int64_t spin_ns;
     wok_parallel parallel;
     worker *list;
-    wok_pool *next; /* of all pools */
+    wok_pool *next;        /* of all pools */
     pthread_mutex_t mutex; /* where there is no futex */
     pthread_cond_t cond;
     slice slices[];
 };
 
-static size_t pool_bytes(int threads) { return sizeof(wok_pool) + (size_t)threads * sizeof(slice); }
+static size_t pool_bytes(int threads) {
+    return sizeof(wok_pool) + (size_t)threads * sizeof(slice);
+}
 
 /* ---- the lock of the process, and fork --------------------------------------------------------------------------------- */
 
@@ -82,18 +86,32 @@ static void forget_workers(void) {
     pthread_mutex_unlock(&process_mutex);
 }
 
-static void before_fork(void) { pthread_mutex_lock(&process_mutex); }
-static void after_fork(void) { pthread_mutex_unlock(&process_mutex); }
-static void watch_forks(void) { pthread_atfork(before_fork, after_fork, forget_workers); }
+static void before_fork(void) {
+    pthread_mutex_lock(&process_mutex);
+}
+static void after_fork(void) {
+    pthread_mutex_unlock(&process_mutex);
+}
+static void watch_forks(void) {
+    pthread_atfork(before_fork, after_fork, forget_workers);
+}
 
 void wok_process_lock(void) {
     pthread_once(&fork_once, watch_forks);
     pthread_mutex_lock(&process_mutex);
 }
-void wok_process_unlock(void) { pthread_mutex_unlock(&process_mutex); }
-void wok_process_wait(void) { pthread_cond_wait(&process_cond, &process_mutex); }
-void wok_process_wake(void) { pthread_cond_broadcast(&process_cond); }
-unsigned wok_process_generation(void) { return generation; }
+void wok_process_unlock(void) {
+    pthread_mutex_unlock(&process_mutex);
+}
+void wok_process_wait(void) {
+    pthread_cond_wait(&process_cond, &process_mutex);
+}
+void wok_process_wake(void) {
+    pthread_cond_broadcast(&process_cond);
+}
+unsigned wok_process_generation(void) {
+    return generation;
+}
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------------ */
 
@@ -327,4 +345,6 @@ void wok_pool_free(wok_pool *pool) {
     wok_ctx_release(ctx, pool, pool_bytes(pool->threads));
 }
 
-const wok_parallel *wok_pool_parallel(const wok_pool *pool) { return &pool->parallel; }
+const wok_parallel *wok_pool_parallel(const wok_pool *pool) {
+    return &pool->parallel;
+}

@@ -35,9 +35,9 @@ unsigned wok_process_generation(void);
 /* ---- how many threads --------------------------------------------------------------------------------------------- */
 
 typedef struct wok_cpu_budget {
-    int affinity;      /* CPUs that the process may run on */
-    double quota;      /* CPUs that its control groups grant; 0: no limit */
-    int environment;   /* WOK_NUM_THREADS; 0: not set or no number */
+    int affinity;    /* CPUs that the process may run on */
+    double quota;    /* CPUs that its control groups grant; 0: no limit */
+    int environment; /* WOK_NUM_THREADS; 0: not set or no number */
 } wok_cpu_budget;
 
 /* Of this process. */
@@ -77,10 +77,16 @@ static inline wok_fp_state wok_fp_enter(void) {
     if (before != ours) __asm__ volatile("msr fpcr, %0" : : "r"(ours));
     return before;
 }
-static inline void wok_fp_leave(wok_fp_state state) { __asm__ volatile("msr fpcr, %0" : : "r"(state)); }
+static inline void wok_fp_leave(wok_fp_state state) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(state));
+}
 #else
-static inline wok_fp_state wok_fp_enter(void) { return 0; }
-static inline void wok_fp_leave(wok_fp_state state) { (void)state; }
+static inline wok_fp_state wok_fp_enter(void) {
+    return 0;
+}
+static inline void wok_fp_leave(wok_fp_state state) {
+    (void)state;
+}
 #endif
 
 #endif

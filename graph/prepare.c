@@ -55,7 +55,9 @@ const float *wok_prepare_f32(wok_prepare *prepare, int input) {
     return NULL;
 }
 
-static void reject_kernel(void *user, const wok_kernel *kernel, const char *reason) { reject(user, kernel->name, reason); }
+static void reject_kernel(void *user, const wok_kernel *kernel, const char *reason) {
+    reject(user, kernel->name, reason);
+}
 
 /* Families whose reference is too slow to go unmentioned. */
 static bool is_hot(wok_family family) {
@@ -69,7 +71,8 @@ const wok_kernel *wok_prepare_kernel(wok_prepare *prepare, wok_family family, co
     if (!kernel)
         wok_ctx_fail(prepare->ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s): no kernel of %s takes it", node->name,
                      node->op_type, wok_family_name(family));
-    else if (kernel->flags & WOK_KERNEL_REFERENCE && is_hot(family)) prepare->work->slow = true;
+    else if (kernel->flags & WOK_KERNEL_REFERENCE && is_hot(family))
+        prepare->work->slow = true;
     return kernel;
 }
 
@@ -126,8 +129,14 @@ static wok_status choose(const wok_backend *backend, wok_prepare *prepare, wok_c
         }
         wok_status status = (*impls)->prepare ? (*impls)->prepare(prepare) : WOK_OK;
         if (status != WOK_OK) return name_failure(prepare, status);
-        *choice = (wok_choice){*impls, prepare->kernel, prepare->state, prepare->consumed, prepare->work->rejected,
-                               prepare->work->rejected_count, prepare->work->packed_bytes, prepare->work->slow};
+        *choice = (wok_choice){*impls,
+                               prepare->kernel,
+                               prepare->state,
+                               prepare->consumed,
+                               prepare->work->rejected,
+                               prepare->work->rejected_count,
+                               prepare->work->packed_bytes,
+                               prepare->work->slow};
         return WOK_OK;
     }
     return no_implementation(prepare);
@@ -165,8 +174,12 @@ static bool nothing_to_write(const wok_call *call) {
 
 wok_status wok_run_choice(wok_ctx *ctx, const wok_choice *choice, const wok_ir_node *node, const wok_tensor *const *in,
                           wok_tensor *const *out) {
-    wok_call call = {.ctx = ctx, .node = node, .state = choice->state, .in_count = node->in_count,
-                     .out_count = node->out_count, .parallel = wok_ctx_parallel(ctx)};
+    wok_call call = {.ctx = ctx,
+                     .node = node,
+                     .state = choice->state,
+                     .in_count = node->in_count,
+                     .out_count = node->out_count,
+                     .parallel = wok_ctx_parallel(ctx)};
     for (int i = 0; i < node->in_count; i++) call.in[i] = in[i];
     for (int i = 0; i < node->out_count; i++) call.out[i] = out[i];
     if (nothing_to_write(&call)) return WOK_OK;
@@ -204,8 +217,8 @@ static wok_status make_outputs(wok_graph *graph, const wok_ir_node *node, eval *
     for (int i = 0; i < node->out_count; i++) {
         if (node->out[i] < 0) continue;
         if (!wok_type_is_known(&e->out_types[i]))
-            return wok_ctx_fail(graph->ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s): the size of its output cannot be told",
-                                node->name, node->op_type);
+            return wok_ctx_fail(graph->ctx, WOK_ERR_UNSUPPORTED,
+                                "node '%s' (%s): the size of its output cannot be told", node->name, node->op_type);
         if (wok_tensor_set(&out[i], &e->out_types[i]) != WOK_OK)
             return wok_ctx_fail(graph->ctx, WOK_ERR_SHAPE, "node '%s' (%s): its output is too large", node->name,
                                 node->op_type);
@@ -239,8 +252,8 @@ static wok_status eval_node(wok_graph *graph, const wok_ir_node *node, eval *e, 
 wok_status wok_eval_node(wok_graph *graph, const wok_ir_node *node, const wok_tensor *const *in, wok_tensor *out,
                          wok_arena *arena) {
     if (node->in_count > WOK_MAX_IN || node->out_count > WOK_MAX_OUT)
-        return wok_ctx_fail(graph->ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s) has too many inputs or outputs", node->name,
-                            node->op_type);
+        return wok_ctx_fail(graph->ctx, WOK_ERR_UNSUPPORTED, "node '%s' (%s) has too many inputs or outputs",
+                            node->name, node->op_type);
     wok_arena *scratch = wok_arena_new(graph->ctx);
     eval *e = scratch ? wok_arena_alloc(scratch, sizeof *e) : NULL;
     wok_status status = e ? eval_node(graph, node, e, in, out, arena, scratch) : wok_ctx_last(graph->ctx);

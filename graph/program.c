@@ -27,7 +27,9 @@ static bool same_passes(const wok_program_key *a, const wok_program_key *b) {
 
 static bool same_key(const wok_program_key *a, const wok_program_key *b, int inputs) {
     if (a->dynamic_per_row != b->dynamic_per_row || a->relax_qdq != b->relax_qdq) return false;
-    if (a->precision != b->precision || a->quantized_as_f32 != b->quantized_as_f32 || a->output_count != b->output_count || !same_passes(a, b)) return false;
+    if (a->precision != b->precision || a->quantized_as_f32 != b->quantized_as_f32 ||
+        a->output_count != b->output_count || !same_passes(a, b))
+        return false;
     for (int i = 0; i < a->output_count; i++)
         if (a->outputs[i] != b->outputs[i]) return false;
     for (int i = 0; i < inputs; i++)
@@ -131,7 +133,8 @@ static wok_status choose_node(wok_program *p, wok_node n, int *uses, wok_arena *
     wok_graph *graph = p->graph;
     const wok_ir_node *node = &graph->nodes[n];
     const wok_type *in[WOK_MAX_IN], *out[WOK_MAX_OUT];
-    for (int i = 0; i < node->in_count && i < WOK_MAX_IN; i++) in[i] = node->in[i] < 0 ? NULL : &graph->values[node->in[i]].type;
+    for (int i = 0; i < node->in_count && i < WOK_MAX_IN; i++)
+        in[i] = node->in[i] < 0 ? NULL : &graph->values[node->in[i]].type;
     for (int i = 0; i < node->out_count && i < WOK_MAX_OUT; i++)
         out[i] = node->out[i] < 0 ? NULL : &graph->values[node->out[i]].type;
     wok_choice *choice = &p->choices[n];
@@ -183,7 +186,8 @@ static wok_status choose_all(wok_program *p) {
     wok_arena_free(scratch);
     wok_isa best = WOK_ISA_ref;
     for (int i = 0; i < graph->node_count; i++)
-        if (status == WOK_OK && p->choices[i].kernel && p->choices[i].kernel->isa > best) best = p->choices[i].kernel->isa;
+        if (status == WOK_OK && p->choices[i].kernel && p->choices[i].kernel->isa > best)
+            best = p->choices[i].kernel->isa;
     p->isa = wok_isa_name(best);
     if (status == WOK_OK) report_slow(p);
     return status;
@@ -196,8 +200,7 @@ static wok_status build(wok_program *p) {
     wok_status status = specialise(p);
     const char *dynamic = wok_model_metadata(p->model, "wok.dynamic");
     wok_pass_options options = {p->key.no_passes, p->key.no_pass_count, .dynamic_per_row = p->key.dynamic_per_row,
-                                .relax_qdq = p->key.relax_qdq,
-                                .quantized_as_f32 = p->key.quantized_as_f32};
+                                .relax_qdq = p->key.relax_qdq, .quantized_as_f32 = p->key.quantized_as_f32};
     if (dynamic && strcmp(dynamic, "per_row") == 0) options.dynamic_per_row = true;
     if (status == WOK_OK) status = wok_passes_run(p->graph, &options, &p->near_misses);
     if (status == WOK_OK) status = make_tables(p);
@@ -265,10 +268,13 @@ wok_status wok_program_get(wok_model *model, const wok_program_key *key, wok_pro
         while (p->state == BUILDING) wok_process_wait();
     }
     wok_process_unlock();
-    if (mine) build_and_publish(p);
-    else destroy(made);
+    if (mine)
+        build_and_publish(p);
+    else
+        destroy(made);
     wok_status status = p->status;
-    if (status == WOK_OK) *program = p;
+    if (status == WOK_OK)
+        *program = p;
     else {
         wok_ctx_fail(model->ctx, status, "%s", p->error);
         wok_program_put(p);

@@ -39,8 +39,8 @@ struct wok_program {
     wok_model *model;
     wok_ctx *ctx;
     const wok_backend *backend;
-    wok_graph *graph;     /* rewritten, inferred, sorted. Outputs are the wanted ones. */
-    wok_choice *choices;  /* by node */
+    wok_graph *graph;       /* rewritten, inferred, sorted. Outputs are the wanted ones. */
+    wok_choice *choices;    /* by node */
     const void **constants; /* by value: elements as run() reads them, aligned; NULL: no constant, or only packed */
     bool *is_constant;      /* by value */
     size_t packed_bytes;    /* weights as packed, and states */

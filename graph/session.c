@@ -28,7 +28,9 @@ static wok_status keep(wok_session *s, wok_status status) {
     return wok_ctx_settle(s->ctx, status);
 }
 
-const char *wok_session_error(const wok_session *session) { return session ? session->error : ""; }
+const char *wok_session_error(const wok_session *session) {
+    return session ? session->error : "";
+}
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
@@ -44,8 +46,10 @@ static wok_status check_options(const wok_model *model, const wok_session_option
     if (unknown) return wok_ctx_fail(ctx, WOK_ERR_ARGUMENT, "there is no rewrite called '%s'", unknown);
     if (o->precision != WOK_PRECISION_F32)
         return wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED, "only the precision f32 is supported so far");
-    if (!model->finished) return wok_ctx_fail(ctx, WOK_ERR_STATE, "the model is not finished: call wok_model_finish first");
-    if (!model->runnable) return wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED, "%s", model->error ? model->error : "the model cannot run");
+    if (!model->finished)
+        return wok_ctx_fail(ctx, WOK_ERR_STATE, "the model is not finished: call wok_model_finish first");
+    if (!model->runnable)
+        return wok_ctx_fail(ctx, WOK_ERR_UNSUPPORTED, "%s", model->error ? model->error : "the model cannot run");
     return WOK_OK;
 }
 
@@ -61,7 +65,8 @@ static wok_status find_outputs(wok_session *s, const wok_session_options *o) {
             return wok_ctx_fail(s->ctx, WOK_ERR_ARGUMENT, "the model has no value called '%s'", o->outputs[i]);
         for (int j = 0; j < i; j++)
             if (values[j] == values[i])
-                return wok_ctx_fail(s->ctx, WOK_ERR_ARGUMENT, "output '%s' is asked for twice", graph->values[values[i]].name);
+                return wok_ctx_fail(s->ctx, WOK_ERR_ARGUMENT, "output '%s' is asked for twice",
+                                    graph->values[values[i]].name);
         const wok_ir_value *value = &graph->values[values[i]];
         if (value->producer < 0 && !value->is_input && !value->type.data)
             return wok_ctx_fail(s->ctx, WOK_ERR_ARGUMENT, "value '%s' is produced by nothing", value->name);
@@ -101,7 +106,8 @@ static wok_status make_arrays(wok_session *s) {
 static wok_status use_program(wok_session *s) {
     for (int i = 0; i < s->program_count; i++) {
         const wok_program *p = s->programs[i];
-        if (memcmp(p->key.overridden, s->overridden, (size_t)s->model->graph->input_count * sizeof *s->overridden) == 0) {
+        if (memcmp(p->key.overridden, s->overridden, (size_t)s->model->graph->input_count * sizeof *s->overridden) ==
+            0) {
             s->program = s->programs[i];
             return WOK_OK;
         }
@@ -136,8 +142,10 @@ wok_status wok_session_create(wok_model *model, const wok_session_options *optio
     if (status == WOK_OK) status = copy_pass_names(s, &o);
     if (status == WOK_OK) status = make_arrays(s);
     if (status == WOK_OK) status = use_program(s);
-    if (status == WOK_OK) *handle = s;
-    else wok_session_free(&s);
+    if (status == WOK_OK)
+        *handle = s;
+    else
+        wok_session_free(&s);
     return wok_ctx_settle(ctx, status);
 }
 
@@ -164,11 +172,11 @@ void wok_session_free(wok_session **handle) {
 
 /* ---- inputs and outputs ----------------------------------------------------------------------------------------------------- */
 
-static wok_status check_input(wok_session *s, const wok_value_info *info, wok_dtype dtype, const int64_t *dims, int rank,
-                              const void *data, size_t bytes) {
+static wok_status check_input(wok_session *s, const wok_value_info *info, wok_dtype dtype, const int64_t *dims,
+                              int rank, const void *data, size_t bytes) {
     if (rank < 0 || rank > WOK_MAX_RANK || (rank > 0 && !dims))
-        return fail(s, WOK_ERR_ARGUMENT, "input '%s': the rank %d is not between 0 and %d, or dims is NULL", info->name, rank,
-                    WOK_MAX_RANK);
+        return fail(s, WOK_ERR_ARGUMENT, "input '%s': the rank %d is not between 0 and %d, or dims is NULL", info->name,
+                    rank, WOK_MAX_RANK);
     bool fits = info->rank < 0 || info->rank == rank;
     for (int i = 0; fits && i < rank && info->rank >= 0; i++) fits = info->dims[i] < 0 || info->dims[i] == dims[i];
     if (info->dtype != WOK_NONE && info->dtype != dtype) fits = false;
@@ -183,7 +191,8 @@ static wok_status check_input(wok_session *s, const wok_value_info *info, wok_dt
         return fail(s, WOK_ERR_SHAPE, "input '%s': %s%s takes %zu bytes, but %zu were given", info->name,
                     wok_dtype_name(dtype), wok_shape_text(dims, rank), need, bytes);
     if ((uintptr_t)data % size != 0)
-        return fail(s, WOK_ERR_ARGUMENT, "input '%s': the data is not aligned to its element size %zu", info->name, size);
+        return fail(s, WOK_ERR_ARGUMENT, "input '%s': the data is not aligned to its element size %zu", info->name,
+                    size);
     return WOK_OK;
 }
 
@@ -192,7 +201,8 @@ wok_status wok_session_set_input(wok_session *s, int index, wok_dtype dtype, con
     s->error[0] = 0;
     const wok_value_info *info = wok_model_input(s->model, index);
     if (!info)
-        return fail(s, WOK_ERR_ARGUMENT, "there is no input %d: the model has %d", index, wok_model_input_count(s->model));
+        return fail(s, WOK_ERR_ARGUMENT, "there is no input %d: the model has %d", index,
+                    wok_model_input_count(s->model));
     wok_session_input *input = &s->inputs[index];
     if (!data && info->optional) {
         *input = (wok_session_input){0};
@@ -212,14 +222,17 @@ wok_status wok_session_bind_output(wok_session *s, int index, void *data, size_t
     if (index < 0 || index >= s->key.output_count)
         return fail(s, WOK_ERR_ARGUMENT, "there is no output %d: the session has %d", index, s->key.output_count);
     if ((uintptr_t)data % 8 != 0)
-        return fail(s, WOK_ERR_ARGUMENT, "output '%s': the memory is not aligned to 8 bytes", wok_session_output_name(s, index));
+        return fail(s, WOK_ERR_ARGUMENT, "output '%s': the memory is not aligned to 8 bytes",
+                    wok_session_output_name(s, index));
     if (s->bound[index] != data) s->ready = NULL;
     s->bound[index] = data;
     s->bound_bytes[index] = data ? bytes : 0;
     return WOK_OK;
 }
 
-int wok_session_output_count(const wok_session *s) { return s->key.output_count; }
+int wok_session_output_count(const wok_session *s) {
+    return s->key.output_count;
+}
 
 const wok_tensor *wok_session_output(const wok_session *s, int index) {
     if (!s->shown || index < 0 || index >= s->key.output_count) return NULL;
@@ -503,7 +516,8 @@ wok_status wok_session_run(wok_session *s) {
 
 static wok_status need_plan(wok_session *s) {
     s->error[0] = 0;
-    return s->plan ? WOK_OK : fail(s, WOK_ERR_STATE, "there is no plan yet: call wok_session_plan or wok_session_run first");
+    return s->plan ? WOK_OK
+                   : fail(s, WOK_ERR_STATE, "there is no plan yet: call wok_session_plan or wok_session_run first");
 }
 
 wok_status wok_session_describe(wok_session *s, wok_session_info *info) {
@@ -523,8 +537,12 @@ wok_status wok_session_describe(wok_session *s, wok_session_info *info) {
 
 static void measure(const wok_session *s, const wok_plan_node *at, const wok_ir_node *node, const wok_choice *choice,
                     wok_node_info *info) {
-    wok_call call = {.ctx = s->ctx, .node = node, .state = choice->state, .in_count = node->in_count,
-                     .out_count = node->out_count, .parallel = wok_ctx_parallel(s->ctx)};
+    wok_call call = {.ctx = s->ctx,
+                     .node = node,
+                     .state = choice->state,
+                     .in_count = node->in_count,
+                     .out_count = node->out_count,
+                     .parallel = wok_ctx_parallel(s->ctx)};
     bool view = choice->impl->flags & WOK_IMPL_VIEW;
     for (int i = 0; i < node->in_count; i++) {
         call.in[i] = at->tensors[i];
@@ -555,8 +573,11 @@ static wok_dtype compute_type(const wok_graph *g, const wok_ir_node *node) {
     case WOK_OP_wok_QMatMul:
     case WOK_OP_wok_QConv:
     case WOK_OP_MatMulInteger:
-    case WOK_OP_ConvInteger: v = node->in[0]; break;
-    default: break;
+    case WOK_OP_ConvInteger:
+        v = node->in[0];
+        break;
+    default:
+        break;
     }
     return v < 0 ? WOK_NONE : g->values[v].type.dtype;
 }
@@ -567,7 +588,8 @@ wok_status wok_session_node(wok_session *s, int index, wok_node_info *info) {
     if (status != WOK_OK) return status;
     const wok_plan *plan = s->plan;
     int count = plan->eager ? plan->program->graph->node_count : plan->node_count;
-    if (index < 0 || index >= count) return fail(s, WOK_ERR_ARGUMENT, "there is no node %d: the plan has %d", index, count);
+    if (index < 0 || index >= count)
+        return fail(s, WOK_ERR_ARGUMENT, "there is no node %d: the plan has %d", index, count);
     wok_node n = plan->eager ? index : plan->nodes[index].node;
     const wok_ir_node *node = &plan->program->graph->nodes[n];
     const wok_choice *choice = &plan->program->choices[n];

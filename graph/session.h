@@ -24,7 +24,7 @@ struct wok_session {
     wok_program **programs;
     size_t programs_bytes;
     int program_count;
-    wok_program *program; /* for the inputs as they are set now */
+    wok_program *program;      /* for the inputs as they are set now */
     wok_session_input *inputs; /* by input of the model */
     const void **input_data;
     void **bound; /* by output */
@@ -32,7 +32,7 @@ struct wok_session {
     wok_plan **plans;
     int plan_count, plan_limit;
     uint64_t clock;
-    int64_t *plan_key; /* scratch, long enough for any */
+    int64_t *plan_key;    /* scratch, long enough for any */
     bool keyed_by_values; /* sizes depend on the elements of small inputs: they are part of a plan's key */
     wok_plan *plan;       /* of the last wok_session_plan or run */
     wok_plan *shown;      /* whose outputs are valid; NULL: none */

@@ -85,7 +85,9 @@ static bool same_terms(const term *a, const term *b, int count) {
     return true;
 }
 
-static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
 
 static bool same_entry(const entry *a, const entry *b) {
     if (a->hash != b->hash || a->count != b->count || !a->terms != !b->terms) return false;
@@ -127,8 +129,12 @@ static int64_t no_memory(wok_graph *graph) {
     return -1;
 }
 
-static int64_t id_of(int32_t index) { return -(int64_t)index - 1; }
-static const entry *entry_of(const wok_symbols *s, int64_t dim) { return &s->entries[-(dim + 1)]; }
+static int64_t id_of(int32_t index) {
+    return -(int64_t)index - 1;
+}
+static const entry *entry_of(const wok_symbols *s, int64_t dim) {
+    return &s->entries[-(dim + 1)];
+}
 
 /* Finds the entry or adds it; what it points to is copied into the arena when it is new. */
 static int64_t intern(wok_graph *graph, entry e) {
@@ -139,8 +145,10 @@ static int64_t intern(wok_graph *graph, entry e) {
     size_t bytes = (size_t)e.count * (e.terms ? sizeof *e.terms : sizeof *e.args);
     void *copy = bytes ? wok_arena_small(s->arena, bytes) : NULL;
     if (bytes && !copy) return no_memory(graph);
-    if (e.terms) e.terms = memcpy(copy, e.terms, bytes);
-    else if (e.count) e.args = memcpy(copy, e.args, bytes);
+    if (e.terms)
+        e.terms = memcpy(copy, e.terms, bytes);
+    else if (e.count)
+        e.args = memcpy(copy, e.args, bytes);
     if (e.function) e.function = wok_arena_strdup(s->arena, e.function);
     if (e.name) e.name = wok_arena_strdup(s->arena, e.name);
     if (!e.terms && !e.name && !e.function) return no_memory(graph);
@@ -233,8 +241,10 @@ static bool divide(const term *a, const term *b, term *quotient) {
     quotient->coeff = a->coeff / b->coeff;
     int j = 0;
     for (int i = 0; i < a->count; i++) {
-        if (j < b->count && a->atoms[i] == b->atoms[j]) j++;
-        else quotient->atoms[quotient->count++] = a->atoms[i];
+        if (j < b->count && a->atoms[i] == b->atoms[j])
+            j++;
+        else
+            quotient->atoms[quotient->count++] = a->atoms[i];
     }
     return j == b->count;
 }
@@ -278,8 +288,12 @@ static int64_t add_scaled(wok_graph *graph, int64_t a, int64_t b, int64_t sign) 
     return store(graph, &p);
 }
 
-int64_t wok_dim_add(wok_graph *graph, int64_t a, int64_t b) { return add_scaled(graph, a, b, 1); }
-int64_t wok_dim_sub(wok_graph *graph, int64_t a, int64_t b) { return add_scaled(graph, a, b, -1); }
+int64_t wok_dim_add(wok_graph *graph, int64_t a, int64_t b) {
+    return add_scaled(graph, a, b, 1);
+}
+int64_t wok_dim_sub(wok_graph *graph, int64_t a, int64_t b) {
+    return add_scaled(graph, a, b, -1);
+}
 
 static int64_t floor_div(int64_t a, int64_t b) {
     if (b == 0) return 0;
@@ -293,8 +307,10 @@ static bool divide_by_number(wok_graph *graph, const sum *p, int64_t d, int64_t 
     const term by = {.coeff = d};
     for (int i = 0; i < p->count; i++) {
         term t;
-        if (p->terms[i].count == 0) t = (term){.coeff = floor_div(p->terms[i].coeff, d)};
-        else if (!divide(&p->terms[i], &by, &t)) return false;
+        if (p->terms[i].count == 0)
+            t = (term){.coeff = floor_div(p->terms[i].coeff, d)};
+        else if (!divide(&p->terms[i], &by, &t))
+            return false;
         if (t.coeff != 0 && !add_term(&quotient, &t)) return false;
     }
     *result = store(graph, &quotient);
@@ -346,8 +362,10 @@ static void put_dim(writer *w, const wok_symbols *s, int64_t dim, int depth);
 
 static void put_term(writer *w, const wok_symbols *s, const term *t, bool first, int depth) {
     int64_t coeff = t->coeff;
-    if (!first) put(w, coeff < 0 ? "-" : "+");
-    else if (coeff < 0) put(w, "-");
+    if (!first)
+        put(w, coeff < 0 ? "-" : "+");
+    else if (coeff < 0)
+        put(w, "-");
     if (coeff < 0 && coeff != INT64_MIN) coeff = -coeff;
     if (coeff != 1 || t->count == 0) put_number(w, coeff);
     for (int i = 0; i < t->count; i++) {

@@ -21,13 +21,16 @@ static bool read_line(const char *path, char *line, size_t size) {
     return ok;
 }
 
-static double tighter(double a, double b) { return a == 0 ? b : b == 0 ? a : fmin(a, b); }
+static double tighter(double a, double b) {
+    return a == 0 ? b : b == 0 ? a : fmin(a, b);
+}
 
 static double v2_quota(const char *group) {
     char path[4200], line[128];
     double quota, period;
     snprintf(path, sizeof path, "%s/cpu.max", group);
-    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf %lf", &quota, &period) != 2) return 0; /* "max 100000" */
+    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf %lf", &quota, &period) != 2)
+        return 0; /* "max 100000" */
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
@@ -113,10 +116,13 @@ void wok_cpu_budget_read(wok_cpu_budget *budget) {
     const char *text = getenv("WOK_NUM_THREADS");
     char *end = NULL;
     long n = text ? strtol(text, &end, 10) : 0;
-    *budget = (wok_cpu_budget){affinity(), wok_cgroup_quota(""), text && end != text && !*end && n > 0 && n < 1 << 20 ? (int)n : 0};
+    *budget = (wok_cpu_budget){affinity(), wok_cgroup_quota(""),
+                               text && end != text && !*end && n > 0 && n < 1 << 20 ? (int)n : 0};
 }
 
-static int clamp(int n) { return n < 1 ? 1 : n > WOK_MAX_THREADS ? WOK_MAX_THREADS : n; }
+static int clamp(int n) {
+    return n < 1 ? 1 : n > WOK_MAX_THREADS ? WOK_MAX_THREADS : n;
+}
 
 static int allowed(const wok_cpu_budget *budget) {
     int cpus = budget->affinity;
@@ -132,11 +138,15 @@ int wok_thread_count(const wok_cpu_budget *budget, int asked) {
 const char *wok_thread_count_text(const wok_cpu_budget *budget, int asked, char *text, size_t size) {
     int n = wok_thread_count(budget, asked);
     const char *s = n == 1 ? "" : "s";
-    if (asked > 0) snprintf(text, size, "%d thread%s, as asked for", n, s);
-    else if (budget->environment > 0) snprintf(text, size, "%d thread%s, by WOK_NUM_THREADS", n, s);
+    if (asked > 0)
+        snprintf(text, size, "%d thread%s, as asked for", n, s);
+    else if (budget->environment > 0)
+        snprintf(text, size, "%d thread%s, by WOK_NUM_THREADS", n, s);
     else if (budget->quota > 0 && n < budget->affinity)
-        snprintf(text, size, "%d thread%s: the control group grants %.2f of %d CPUs", n, s, budget->quota, budget->affinity);
-    else snprintf(text, size, "%d thread%s: as many as CPUs are allowed to the process", n, s);
+        snprintf(text, size, "%d thread%s: the control group grants %.2f of %d CPUs", n, s, budget->quota,
+                 budget->affinity);
+    else
+        snprintf(text, size, "%d thread%s: as many as CPUs are allowed to the process", n, s);
     return text;
 }
 

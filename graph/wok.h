@@ -34,12 +34,12 @@ typedef enum wok_log_level { WOK_LOG_WARNING = 1, WOK_LOG_INFO = 2 } wok_log_lev
 
 /* `size` first: a program compiled against an older header keeps working. Zero means the default everywhere. */
 typedef struct wok_ctx_options {
-    size_t size;              /* sizeof(wok_ctx_options) */
-    int threads;              /* threads of a run, the caller's included; 0: as many CPUs as this process may use */
-    const char *isa;          /* cap, as WOK_ISA; NULL: the environment variable WOK_ISA, if set */
+    size_t size;     /* sizeof(wok_ctx_options) */
+    int threads;     /* threads of a run, the caller's included; 0: as many CPUs as this process may use */
+    const char *isa; /* cap, as WOK_ISA; NULL: the environment variable WOK_ISA, if set */
     const wok_allocator *allocator; /* copied; NULL: the C library's */
-    size_t memory_limit;      /* bytes that the context may hold at a time; 0: none. Beyond it: WOK_ERR_LIMIT */
-    const wok_parallel *executor; /* the caller's own threads instead of wok's; copied; must outlive the context */
+    size_t memory_limit;            /* bytes that the context may hold at a time; 0: none. Beyond it: WOK_ERR_LIMIT */
+    const wok_parallel *executor;   /* the caller's own threads instead of wok's; copied; must outlive the context */
     void (*log)(void *user, wok_log_level level, const char *text);
     void *log_user;
     int spin_us; /* how long an idle worker looks for work before it sleeps, at most 1000; 0: 50; negative: not at all */
@@ -76,7 +76,7 @@ typedef struct wok_tensor {
 
 typedef struct wok_load_options {
     size_t size;
-    const char *arch; /* for a bare .safetensors: "resnet18" or "mobilenet_v2" (widths are read from the tensors) */
+    const char *arch;     /* for a bare .safetensors: "resnet18" or "mobilenet_v2" (widths are read from the tensors) */
     const char *base_dir; /* loading from memory: folder of external data; NULL: external data is an error */
     bool copy;            /* loading from memory: copy the bytes, so that the caller may free them after the call */
     bool allow_unsupported; /* load a model that cannot run, to look at it */
@@ -100,10 +100,10 @@ WOK_API void wok_model_free(wok_model **model);
 typedef struct wok_value_info {
     const char *name;
     wok_dtype dtype;
-    int rank;                                /* -1: the file does not say */
-    int64_t dims[WOK_MAX_RANK];              /* -1: free */
-    const char *dim_names[WOK_MAX_RANK];     /* "batch"; NULL where the file gives a number or nothing */
-    bool optional;                           /* an input that has a default */
+    int rank;                            /* -1: the file does not say */
+    int64_t dims[WOK_MAX_RANK];          /* -1: free */
+    const char *dim_names[WOK_MAX_RANK]; /* "batch"; NULL where the file gives a number or nothing */
+    bool optional;                       /* an input that has a default */
 } wok_value_info;
 
 WOK_API int wok_model_input_count(const wok_model *model);
@@ -167,8 +167,8 @@ WOK_API const char *wok_session_error(const wok_session *session);
 /* Inputs and outputs are counted as in the model (outputs: as in the options). Shapes may change from run to run.
  * The data, aligned to its element size, is borrowed until the next run ends; a further run without a new call reads it
  * again. rank 0 takes dims NULL. An optional input is cleared by data NULL. */
-WOK_API wok_status wok_session_set_input(wok_session *session, int index, wok_dtype dtype, const int64_t *dims, int rank,
-                                         const void *data, size_t bytes);
+WOK_API wok_status wok_session_set_input(wok_session *session, int index, wok_dtype dtype, const int64_t *dims,
+                                         int rank, const void *data, size_t bytes);
 /* The next runs write output `index` into the caller's memory, which must be aligned to 8, hold it and overlap no input or
  * other output (checked before anything runs; a size that depends on data is checked when it is known). NULL goes back to
  * the session's own. */
@@ -200,8 +200,8 @@ typedef struct wok_node_info {
     int64_t dims[WOK_MAX_RANK];
     const wok_rejection *rejected;
     int rejected_count;
-    double us, us_best;   /* mean over the runs since planning, and the quickest; us is negative without profile */
-    int64_t bytes, macs;  /* read and written; multiply-adds */
+    double us, us_best;  /* mean over the runs since planning, and the quickest; us is negative without profile */
+    int64_t bytes, macs; /* read and written; multiply-adds */
 } wok_node_info;
 
 typedef struct wok_near_miss {

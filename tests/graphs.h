@@ -17,7 +17,9 @@ static inline wok_value op(const char *type, wok_value a, wok_value b) {
     wok_value in[2] = {a, b};
     return wok_graph_op(m, type, "", NULL, in, b == WOK_ABSENT ? 1 : 2, NULL);
 }
-static inline wok_value unary(const char *type, wok_value a) { return op(type, a, WOK_ABSENT); }
+static inline wok_value unary(const char *type, wok_value a) {
+    return op(type, a, WOK_ABSENT);
+}
 static inline wok_value number(float x) {
     return wok_graph_constant(m, NULL, WOK_F32, 0, NULL, &x, sizeof x, WOK_DATA_COPY);
 }
@@ -53,7 +55,7 @@ typedef struct result {
     float y[MAX_OUT];
     size_t count;
     int nodes;
-    char ops[64][24]; /* labels, in order */
+    char ops[64][24];    /* labels, in order */
     wok_dtype types[64]; /* what the nodes compute in */
     char misses[512];
 } result;
@@ -71,8 +73,8 @@ static inline wok_model *make(wok_ctx *ctx, int64_t opset, builder build) {
 
 static wok_session_options session_options; /* of run_once(), beside the passes */
 
-static inline void run_once(int64_t opset, builder build, const char *const *without, int count, const int64_t *dims, int rank,
-                     result *r) {
+static inline void run_once(int64_t opset, builder build, const char *const *without, int count, const int64_t *dims,
+                            int rank, result *r) {
     static float x[MAX_OUT];
     wok_ctx *ctx = support_ctx(1, NULL);
     wok_model *model = make(ctx, opset, build);
@@ -129,7 +131,8 @@ static inline int bytes_of(const result *r, const char *name) {
 }
 
 /* Runs both ways; the values agree within `tolerance` of the largest. */
-static inline void compare(int64_t opset, builder build, const char *pass, const int64_t *dims, int rank, double tolerance) {
+static inline void compare(int64_t opset, builder build, const char *pass, const int64_t *dims, int rank,
+                           double tolerance) {
     run_once(opset, build, NULL, 0, dims, rank, &with);
     run_once(opset, build, &pass, 1, dims, rank, &plain);
     cr_assert_eq(with.count, plain.count);

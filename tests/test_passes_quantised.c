@@ -19,7 +19,9 @@ static wok_value dequantised(wok_value q, float scale, int zero) {
     wok_value in[3] = {q, number(scale), code(zero, is_u8)};
     return wok_graph_op(m, "DequantizeLinear", "", NULL, in, 3, NULL);
 }
-static wok_value pair(wok_value x, float scale, int zero) { return dequantised(quantised(x, scale, zero), scale, zero); }
+static wok_value pair(wok_value x, float scale, int zero) {
+    return dequantised(quantised(x, scale, zero), scale, zero);
+}
 
 /* Random bytes, s8 or u8 (then with zero points that are not 128), one scale for each entry of `axis`. */
 static wok_value weight_codes(int rank, const int64_t *dims, unsigned seed, bool u8) {
@@ -42,12 +44,13 @@ static wok_value zeros(unsigned seed, int64_t n, bool u8) {
     return wok_graph_constant(m, NULL, u8 ? WOK_U8 : WOK_I8, 1, &n, data, (size_t)n, WOK_DATA_COPY);
 }
 static wok_value weights(int rank, const int64_t *dims, int axis, unsigned seed, bool u8) {
-    wok_value in[3] = {weight_codes(rank, dims, seed, u8), positive(seed, dims[axis], 0.01f), zeros(seed, dims[axis], u8)};
+    wok_value in[3] = {weight_codes(rank, dims, seed, u8), positive(seed, dims[axis], 0.01f),
+                       zeros(seed, dims[axis], u8)};
     wok_value w = wok_graph_op(m, "DequantizeLinear", "", NULL, in, 3, NULL);
     wok_node_set_int(m, wok_graph_last(m), "axis", axis);
     return w;
 }
-#define BYTES(seed, axis, u8, ...)                                                                                      \
+#define BYTES(seed, axis, u8, ...)                                                                                     \
     weights((int)(sizeof((const int64_t[]){__VA_ARGS__}) / 8), (const int64_t[]){__VA_ARGS__}, axis, seed, u8)
 
 enum { OPSET = 17 };
@@ -94,7 +97,8 @@ Test(passes_quantised, products_of_constant_weights) {
         u8_weights = u8;
         against_floats(chain_of_products, SHAPE(2, 3, 8), 0.0201); /* a step of the result */
         cr_assert_eq(bytes_of(&with, "MatMul"), 2, "%s", with.misses);
-        cr_assert_eq(with.nodes, 4, "%d nodes", with.nodes); /* quantise, two products with all that follows, dequantise */
+        cr_assert_eq(with.nodes, 4, "%d nodes",
+                     with.nodes); /* quantise, two products with all that follows, dequantise */
         cr_assert_eq(bytes_of(&plain, "MatMul"), 0);
     }
 }
@@ -328,7 +332,9 @@ static void weight_only(void) {
     wok_node_set_int(m, wok_graph_last(m), "to", WOK_F32);
     wok_graph_output(m, op("MatMul", INPUT(-1, -1, 8), op("Mul", w, positive(6, 20, 0.01f))));
 }
-static void weight_only_dequantised(void) { wok_graph_output(m, op("MatMul", INPUT(-1, -1, 8), BYTES(1, 1, false, 8, 20))); }
+static void weight_only_dequantised(void) {
+    wok_graph_output(m, op("MatMul", INPUT(-1, -1, 8), BYTES(1, 1, false, 8, 20)));
+}
 
 Test(passes_quantised, weights_alone_are_packed_once) {
     builder forms[] = {weight_only, weight_only_dequantised};
@@ -357,7 +363,8 @@ static wok_value real_bias(int64_t n) {
 }
 
 static void qlinear_conv(void) {
-    wok_value x = quantised(INPUT(-1, 5, 6, 7), 0.02f, -3), w = weight_codes(4, (const int64_t[]){6, 5, 3, 3}, 1, false);
+    wok_value x = quantised(INPUT(-1, 5, 6, 7), 0.02f, -3),
+              w = weight_codes(4, (const int64_t[]){6, 5, 3, 3}, 1, false);
     wok_value sw = positive(2, 6, 0.01f), zw = zeros(0, 6, false), y;
     if (by_hand) {
         wok_value in[3] = {w, sw, zw};
@@ -391,7 +398,8 @@ static void qlinear_add_mul_concat_pool(void) {
     wok_value f = INPUT(-1, 3, 4, 4), a = quantised(f, 0.02f, 11), b = quantised(unary("Neg", f), 0.01f, -9), y[3];
     const char *const types[] = {"QLinearAdd", "QLinearMul"}, *const plain_types[] = {"Add", "Mul"};
     for (int i = 0; i < 2; i++) {
-        wok_value in[8] = {a, number(0.02f), code(11, is_u8), b, number(0.01f), code(-9, is_u8), number(0.03f), code(1, is_u8)};
+        wok_value in[8] = {
+            a, number(0.02f), code(11, is_u8), b, number(0.01f), code(-9, is_u8), number(0.03f), code(1, is_u8)};
         y[i] = by_hand ? quantised(op(plain_types[i], dequantised(a, 0.02f, 11), dequantised(b, 0.01f, -9)), 0.03f, 1)
                        : contrib(types[i], in, 8);
     }
@@ -400,7 +408,8 @@ static void qlinear_add_mul_concat_pool(void) {
         wok_node_set_int(m, wok_graph_last(m), "axis", 1);
         y[2] = quantised(unary("GlobalAveragePool", pair(joined, 0.02f, 0)), 0.02f, 5);
     } else {
-        wok_value in[8] = {number(0.02f), code(0, is_u8), y[0], number(0.03f), code(1, is_u8), y[1], number(0.03f), code(1, is_u8)};
+        wok_value in[8] = {number(0.02f),  code(0, is_u8), y[0],          number(0.03f),
+                           code(1, is_u8), y[1],           number(0.03f), code(1, is_u8)};
         wok_value joined = contrib("QLinearConcat", in, 8);
         wok_node_set_int(m, wok_graph_last(m), "axis", 1);
         wok_value pool[5] = {joined, number(0.02f), code(0, is_u8), number(0.02f), code(5, is_u8)};
@@ -472,8 +481,11 @@ Test(passes_quantised, operators_that_quantise_inside) {
         int rank;
         int64_t dims[4];
         double tolerance;
-    } cases[] = {{qlinear_conv, 4, {2, 5, 6, 7}, 0},  {qlinear_matmul, 3, {2, 3, 8}, 0}, {qgemm, 2, {3, 8}, 0},
-                 {integer_to_float, 3, {2, 3, 8}, 0}, {qattention, 3, {2, 3, 8}, 1e-5},
+    } cases[] = {{qlinear_conv, 4, {2, 5, 6, 7}, 0},
+                 {qlinear_matmul, 3, {2, 3, 8}, 0},
+                 {qgemm, 2, {3, 8}, 0},
+                 {integer_to_float, 3, {2, 3, 8}, 0},
+                 {qattention, 3, {2, 3, 8}, 1e-5},
                  {qlinear_add_mul_concat_pool, 4, {2, 3, 4, 4}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int u8 = 0; u8 < 2; u8++) {

@@ -91,7 +91,8 @@ int cmd_bench(int argc, char **argv) {
     cmd_model_options common = {0};
     cmd_list paths, shapes = {NULL, 0};
     const cmd_option options[] = {
-        {"--shape", OPT_LIST, &shapes, "NAME=1x128", "shape of an input (may be repeated); default batch 1, sequence 128"},
+        {"--shape", OPT_LIST, &shapes, "NAME=1x128",
+         "shape of an input (may be repeated); default batch 1, sequence 128"},
         {"--repeat", OPT_COUNT, &runs, "N", "timed runs; default 20"},
         {"--warmup", OPT_NUMBER, &warmup, "N", "runs before them; default 3"},
         {"--seed", OPT_NUMBER, &seed, "N", "of made-up weights and inputs; default 1"},
@@ -101,7 +102,8 @@ int cmd_bench(int argc, char **argv) {
     int status;
     if (!cmd_parse(argc, argv, options, CMD_OPTION_COUNT(options), 0, 1, &paths, &status)) return status;
     const char *path = paths.count ? paths.items[0] : NULL;
-    if (!path && !common.arch) status = cmd_usage("bench", "bench wants a model, or --arch NAME");
+    if (!path && !common.arch)
+        status = cmd_usage("bench", "bench wants a model, or --arch NAME");
     else if (!path && !is_synthetic(common.arch))
         status = cmd_usage("bench", "--arch %s is not bert-base, distilbert, resnet18 or mobilenet_v2", common.arch);
     cmd_model m = {NULL, NULL, NULL};
@@ -110,7 +112,8 @@ int cmd_bench(int argc, char **argv) {
     if (!status && !times) status = cmd_error("out of memory");
     if (!status) status = open_model(path, &common, seed, &m);
     if (!status) status = cmd_model_session("bench", &common, layers, &m);
-    cmd_list full_size = {(const char *[]){"input=1x3x224x224"}, 1}; /* the networks for pictures are made for this size */
+    cmd_list full_size = {(const char *[]){"input=1x3x224x224"},
+                          1}; /* the networks for pictures are made for this size */
     bool picture = !path && common.arch && !strstr(common.arch, "bert") && shapes.count == 0;
     if (!status)
         status = cmd_model_default_inputs("bench", &m, picture ? &full_size : &shapes, (uint64_t)seed, &buffers);

@@ -47,10 +47,11 @@ static void print_layers(const layer *layers, int count) {
     printf("%10s %10s %7s  %-8s %s\n", "int8 us", "fp32 us", "ratio", "op", "layer");
     for (int i = 0; i < count; i++) {
         const layer *l = &layers[i];
-        if (l->float_us < 0) printf("%10.1f %10s %7s  %-8s %s\n", l->bytes_us, "-", "-", l->op, l->name);
+        if (l->float_us < 0)
+            printf("%10.1f %10s %7s  %-8s %s\n", l->bytes_us, "-", "-", l->op, l->name);
         else
-            printf("%10.1f %10.1f %6.2fx  %-8s %s%s\n", l->bytes_us, l->float_us, l->float_us / l->bytes_us, l->op, l->name,
-                   is_slower(l) ? "  SLOWER THAN FP32" : "");
+            printf("%10.1f %10.1f %6.2fx  %-8s %s%s\n", l->bytes_us, l->float_us, l->float_us / l->bytes_us, l->op,
+                   l->name, is_slower(l) ? "  SLOWER THAN FP32" : "");
         slower += is_slower(l);
     }
     printf("%d of %d layers are slower in int8 (by more than 5 %% and %d us)\n", slower, count, SLACK_US);
@@ -67,8 +68,10 @@ static int json_layers(const layer *layers, int count) {
         json_key(&json, "op"), json_text(&json, layers[i].op);
         json_key(&json, "int8_us"), json_double(&json, layers[i].bytes_us, 6);
         json_key(&json, "fp32_us");
-        if (layers[i].float_us < 0) json_null(&json);
-        else json_double(&json, layers[i].float_us, 6);
+        if (layers[i].float_us < 0)
+            json_null(&json);
+        else
+            json_double(&json, layers[i].float_us, 6);
         json_key(&json, "macs"), json_int(&json, layers[i].macs);
         json_key(&json, "slower"), json_bool(&json, is_slower(&layers[i]));
         json_object_end(&json);
@@ -96,9 +99,12 @@ int cmd_bench_layers(wok_session *bytes, wok_session *floats, int runs, bool as_
     if (!status && !layers) status = cmd_error("out of memory");
     if (status) return status;
     int count = collect(bytes, floats, layers);
-    if (!count) status = cmd_error("the model has no layer that computes in int8");
-    else if (as_json) status = json_layers(layers, count);
-    else print_layers(layers, count);
+    if (!count)
+        status = cmd_error("the model has no layer that computes in int8");
+    else if (as_json)
+        status = json_layers(layers, count);
+    else
+        print_layers(layers, count);
     free(layers);
     return status;
 }

@@ -12,7 +12,9 @@ enum { Q, K, V, BIAS };
 
 /* ---- wok.Attention ----------------------------------------------------------------------------------------------- */
 
-static bool differ(int64_t a, int64_t b) { return wok_dim_known(a) && wok_dim_known(b) && a != b; }
+static bool differ(int64_t a, int64_t b) {
+    return wok_dim_known(a) && wok_dim_known(b) && a != b;
+}
 
 /* The bias broadcasts to [B, H, Sq, Sk]. */
 static bool bias_fits(const wok_type *bias, const int64_t *full) {
@@ -127,7 +129,9 @@ static wok_status run(wok_call *call) {
     int64_t batch = call->in[Q]->dims[0], rows = call->in[Q]->dims[1], keys = key_rows(call);
     wok_attn_sequence *sequences = call->workspace;
     for (int64_t b = 0; b < batch; b++) sequences[b] = (wok_attn_sequence){b * rows, rows, b * keys, keys};
-    wok_attn_args args = {.sequences = sequences, .sequence_count = batch, .scale = s->scale,
+    wok_attn_args args = {.sequences = sequences,
+                          .sequence_count = batch,
+                          .scale = s->scale,
                           .workspace = (char *)call->workspace + sequence_bytes(call)};
     set_rows(&args, call);
     set_bias(&args, call->in_count > BIAS ? call->in[BIAS] : NULL);
@@ -142,8 +146,8 @@ static int64_t macs(const wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_wok_attention[] = {
-    &(const wok_op_impl){.name = "fused", .accept = accept, .prepare = prepare, .workspace = workspace, .run = run,
-                         .macs = macs},
+    &(const wok_op_impl){
+        .name = "fused", .accept = accept, .prepare = prepare, .workspace = workspace, .run = run, .macs = macs},
     NULL,
 };
 
@@ -414,12 +418,16 @@ static const char *not_lowered(const wok_prepare *prepare_) {
     case WOK_OP_ms_Attention:
     case WOK_OP_ms_QAttention:
         return "only constant weights and no past, relative position bias, rotation or one direction are supported";
-    case WOK_OP_ms_SkipLayerNormalization: return "mean and deviation as outputs are not supported";
-    case WOK_OP_ms_EmbedLayerNormalization: return "a mask index without a mask is not supported";
+    case WOK_OP_ms_SkipLayerNormalization:
+        return "mean and deviation as outputs are not supported";
+    case WOK_OP_ms_EmbedLayerNormalization:
+        return "a mask index without a mask is not supported";
     case WOK_OP_ms_QLinearConcat:
     case WOK_OP_ms_DynamicQuantizeMatMul:
-    case WOK_OP_ms_MatMulIntegerToFloat: return "scales of this shape are not supported";
-    default: return "the canonicalize pass was left out";
+    case WOK_OP_ms_MatMulIntegerToFloat:
+        return "scales of this shape are not supported";
+    default:
+        return "the canonicalize pass was left out";
     }
 }
 

@@ -35,15 +35,19 @@ static void batch_statistics(const wok_tensor *x, int64_t channels, int64_t plan
         for (int64_t b = 0; b < n; b++)
             for (int64_t i = 0; i < plane; i++) {
                 double v = wok_get_f64(x->dtype, x->data, (b * channels + c) * plane + i);
-                if (pass == 0) sum += v;
-                else square += (v - *mean) * (v - *mean);
+                if (pass == 0)
+                    sum += v;
+                else
+                    square += (v - *mean) * (v - *mean);
             }
         *mean = sum / (double)(n * plane);
     }
     *variance = square / (double)(n * plane);
 }
 
-static double vector_at(const wok_tensor *t, int64_t i) { return wok_get_f64(t->dtype, t->data, i); }
+static double vector_at(const wok_tensor *t, int64_t i) {
+    return wok_get_f64(t->dtype, t->data, i);
+}
 
 static void update_statistics(const wok_call *call, int64_t c, double mean, double variance) {
     double momentum = (double)wok_ir_float(call->node, "momentum", 0.9f), now[2] = {mean, variance};

@@ -16,14 +16,24 @@ static bool exact_number(int64_t dim, int64_t *n) {
 static bool add_numbers(wok_op op, int64_t a, int64_t b, int64_t *y) {
     switch (op) {
     case WOK_OP_Add:
-    case WOK_OP_Sum: return !__builtin_add_overflow(a, b, y);
-    case WOK_OP_Sub: return !__builtin_sub_overflow(a, b, y);
-    case WOK_OP_Mul: return !__builtin_mul_overflow(a, b, y);
-    case WOK_OP_Div: return b != 0 && b != -1 ? (*y = a / b, true) : false;
-    case WOK_OP_Min: *y = a < b ? a : b; return true;
-    case WOK_OP_Max: *y = a > b ? a : b; return true;
-    case WOK_OP_Mod: return a >= 0 && b > 0 ? (*y = a % b, true) : false;
-    default: return false;
+    case WOK_OP_Sum:
+        return !__builtin_add_overflow(a, b, y);
+    case WOK_OP_Sub:
+        return !__builtin_sub_overflow(a, b, y);
+    case WOK_OP_Mul:
+        return !__builtin_mul_overflow(a, b, y);
+    case WOK_OP_Div:
+        return b != 0 && b != -1 ? (*y = a / b, true) : false;
+    case WOK_OP_Min:
+        *y = a < b ? a : b;
+        return true;
+    case WOK_OP_Max:
+        *y = a > b ? a : b;
+        return true;
+    case WOK_OP_Mod:
+        return a >= 0 && b > 0 ? (*y = a % b, true) : false;
+    default:
+        return false;
     }
 }
 
@@ -67,7 +77,8 @@ static bool add_symbols(wok_graph *graph, wok_op op, int64_t a, int64_t b, int64
         if (a > b) pair[0] = b, pair[1] = a;
         *y = wok_dim_call(graph, op == WOK_OP_Min ? "min" : "max", pair, 2);
         return true;
-    default: return false;
+    default:
+        return false;
     }
 }
 
@@ -85,15 +96,24 @@ static int compare(wok_op op, int64_t a, int64_t b) {
     bool known_a = exact_number(a, &na), known_b = exact_number(b, &nb);
     if (known_a && known_b) {
         switch (op) {
-        case WOK_OP_Equal: return na == nb;
-        case WOK_OP_Less: return na < nb;
-        case WOK_OP_LessOrEqual: return na <= nb;
-        case WOK_OP_Greater: return na > nb;
-        case WOK_OP_GreaterOrEqual: return na >= nb;
-        case WOK_OP_And: return na && nb;
-        case WOK_OP_Or: return na || nb;
-        case WOK_OP_Xor: return !na != !nb;
-        default: return -1;
+        case WOK_OP_Equal:
+            return na == nb;
+        case WOK_OP_Less:
+            return na < nb;
+        case WOK_OP_LessOrEqual:
+            return na <= nb;
+        case WOK_OP_Greater:
+            return na > nb;
+        case WOK_OP_GreaterOrEqual:
+            return na >= nb;
+        case WOK_OP_And:
+            return na && nb;
+        case WOK_OP_Or:
+            return na || nb;
+        case WOK_OP_Xor:
+            return !na != !nb;
+        default:
+            return -1;
         }
     }
     if (op == WOK_OP_Equal && a == b) return a == wok_dim_number(INT64_MIN) ? -1 : 1;
@@ -211,20 +231,34 @@ static double real_op(wok_op op, double a, double b) {
     switch (op) {
     case WOK_OP_Add:
     case WOK_OP_Sum:
-    case WOK_OP_Mean: return a + b;
-    case WOK_OP_Sub: return a - b;
-    case WOK_OP_Mul: return a * b;
-    case WOK_OP_Div: return a / b;
-    case WOK_OP_Min: return isnan(a) || a < b ? a : b;
-    case WOK_OP_Max: return isnan(a) || a > b ? a : b;
-    case WOK_OP_Pow: return pow(a, b);
-    case WOK_OP_PRelu: return a < 0 ? a * b : a;
-    case WOK_OP_Equal: return a == b;
-    case WOK_OP_Less: return a < b;
-    case WOK_OP_LessOrEqual: return a <= b;
-    case WOK_OP_Greater: return a > b;
-    case WOK_OP_GreaterOrEqual: return a >= b;
-    default: return floored_mod(a, b); /* WOK_OP_Mod */
+    case WOK_OP_Mean:
+        return a + b;
+    case WOK_OP_Sub:
+        return a - b;
+    case WOK_OP_Mul:
+        return a * b;
+    case WOK_OP_Div:
+        return a / b;
+    case WOK_OP_Min:
+        return isnan(a) || a < b ? a : b;
+    case WOK_OP_Max:
+        return isnan(a) || a > b ? a : b;
+    case WOK_OP_Pow:
+        return pow(a, b);
+    case WOK_OP_PRelu:
+        return a < 0 ? a * b : a;
+    case WOK_OP_Equal:
+        return a == b;
+    case WOK_OP_Less:
+        return a < b;
+    case WOK_OP_LessOrEqual:
+        return a <= b;
+    case WOK_OP_Greater:
+        return a > b;
+    case WOK_OP_GreaterOrEqual:
+        return a >= b;
+    default:
+        return floored_mod(a, b); /* WOK_OP_Mod */
     }
 }
 
@@ -247,7 +281,7 @@ static int64_t int_mod(int64_t a, int64_t b, bool is_signed, bool floor_it) {
 
 static int64_t int_div(int64_t a, int64_t b, bool is_signed) {
     if (!is_signed) return (int64_t)((uint64_t)a / (uint64_t)b);
-    return b == -1 ? (int64_t)-(uint64_t)a : a / b;
+    return b == -1 ? (int64_t) - (uint64_t)a : a / b;
 }
 
 typedef struct binary_job {
@@ -274,27 +308,48 @@ static int64_t int_op(const binary_job *job, int64_t a, int64_t b) {
     switch (job->op) {
     case WOK_OP_Add:
     case WOK_OP_Sum:
-    case WOK_OP_Mean: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case WOK_OP_Sub: return (int64_t)((uint64_t)a - (uint64_t)b);
-    case WOK_OP_Mul: return (int64_t)((uint64_t)a * (uint64_t)b);
-    case WOK_OP_Div: return int_div(a, b, job->is_signed);
-    case WOK_OP_Mod: return int_mod(a, b, job->is_signed, !job->fmod);
-    case WOK_OP_Min: return less(job, a, b) ? a : b;
-    case WOK_OP_Max: return less(job, b, a) ? a : b;
-    case WOK_OP_Pow: return int_pow(a, b, job->is_signed);
-    case WOK_OP_PRelu: return less(job, a, 0) ? (int64_t)((uint64_t)a * (uint64_t)b) : a;
-    case WOK_OP_BitwiseAnd: return a & b;
-    case WOK_OP_BitwiseOr: return a | b;
-    case WOK_OP_BitwiseXor: return a ^ b;
-    case WOK_OP_BitShift: return shift(job, a, b);
-    case WOK_OP_And: return a && b;
-    case WOK_OP_Or: return a || b;
-    case WOK_OP_Xor: return !a != !b;
-    case WOK_OP_Equal: return a == b;
-    case WOK_OP_Less: return less(job, a, b);
-    case WOK_OP_LessOrEqual: return !less(job, b, a);
-    case WOK_OP_Greater: return less(job, b, a);
-    default: return !less(job, a, b); /* WOK_OP_GreaterOrEqual */
+    case WOK_OP_Mean:
+        return (int64_t)((uint64_t)a + (uint64_t)b);
+    case WOK_OP_Sub:
+        return (int64_t)((uint64_t)a - (uint64_t)b);
+    case WOK_OP_Mul:
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    case WOK_OP_Div:
+        return int_div(a, b, job->is_signed);
+    case WOK_OP_Mod:
+        return int_mod(a, b, job->is_signed, !job->fmod);
+    case WOK_OP_Min:
+        return less(job, a, b) ? a : b;
+    case WOK_OP_Max:
+        return less(job, b, a) ? a : b;
+    case WOK_OP_Pow:
+        return int_pow(a, b, job->is_signed);
+    case WOK_OP_PRelu:
+        return less(job, a, 0) ? (int64_t)((uint64_t)a * (uint64_t)b) : a;
+    case WOK_OP_BitwiseAnd:
+        return a & b;
+    case WOK_OP_BitwiseOr:
+        return a | b;
+    case WOK_OP_BitwiseXor:
+        return a ^ b;
+    case WOK_OP_BitShift:
+        return shift(job, a, b);
+    case WOK_OP_And:
+        return a && b;
+    case WOK_OP_Or:
+        return a || b;
+    case WOK_OP_Xor:
+        return !a != !b;
+    case WOK_OP_Equal:
+        return a == b;
+    case WOK_OP_Less:
+        return less(job, a, b);
+    case WOK_OP_LessOrEqual:
+        return !less(job, b, a);
+    case WOK_OP_Greater:
+        return less(job, b, a);
+    default:
+        return !less(job, a, b); /* WOK_OP_GreaterOrEqual */
     }
 }
 
@@ -347,7 +402,9 @@ static wok_status run_pair(wok_call *call, const wok_tensor *a, const wok_tensor
     return job.zero_divisor ? wok_call_fail(call, WOK_ERR_VALUE, "integer division by zero") : WOK_OK;
 }
 
-static wok_status binary_run(wok_call *call) { return run_pair(call, call->in[0], call->in[1]); }
+static wok_status binary_run(wok_call *call) {
+    return run_pair(call, call->in[0], call->in[1]);
+}
 
 static void copy_piece(void *arg, const wok_walk *walk, const int64_t *offset, int64_t y, int64_t n) {
     const wok_call *call = arg;
@@ -394,13 +451,20 @@ typedef struct f32_state {
 static int kernel_op(wok_op op) {
     switch (op) {
     case WOK_OP_Add:
-    case WOK_OP_Sum: return WOK_ELT_ADD;
-    case WOK_OP_Sub: return WOK_ELT_SUB;
-    case WOK_OP_Mul: return WOK_ELT_MUL;
-    case WOK_OP_Div: return WOK_ELT_DIV;
-    case WOK_OP_Min: return WOK_ELT_MIN;
-    case WOK_OP_Max: return WOK_ELT_MAX;
-    default: return -1;
+    case WOK_OP_Sum:
+        return WOK_ELT_ADD;
+    case WOK_OP_Sub:
+        return WOK_ELT_SUB;
+    case WOK_OP_Mul:
+        return WOK_ELT_MUL;
+    case WOK_OP_Div:
+        return WOK_ELT_DIV;
+    case WOK_OP_Min:
+        return WOK_ELT_MIN;
+    case WOK_OP_Max:
+        return WOK_ELT_MAX;
+    default:
+        return -1;
     }
 }
 
@@ -428,11 +492,14 @@ static void f32_piece(void *arg, const wok_walk *walk, const int64_t *offset, in
     const wok_call *call = arg;
     const f32_state *state = call->state;
     const wok_tensor *b = call->in[walk->inputs - 1];
-    wok_eltwise_args args = {.n = n, .a = (const float *)call->in[0]->data + offset[0],
+    wok_eltwise_args args = {.n = n,
+                             .a = (const float *)call->in[0]->data + offset[0],
                              .b = (const float *)b->data + offset[walk->inputs - 1],
                              .a_step = walk->step[0][walk->rank - 1],
                              .b_step = walk->step[walk->inputs - 1][walk->rank - 1],
-                             .y = (float *)call->out[0]->data + y, .p0 = -INFINITY, .p1 = INFINITY};
+                             .y = (float *)call->out[0]->data + y,
+                             .p0 = -INFINITY,
+                             .p1 = INFINITY};
     state->kernel->run(&state->problem, &args, NULL);
 }
 
@@ -464,7 +531,9 @@ static const char *square_accept(const wok_prepare *prepare) {
     return prepare->in[1]->rank <= prepare->in[0]->rank ? wok_accept_f32(prepare) : "the exponent has the higher rank";
 }
 
-static wok_status square_prepare(wok_prepare *prepare) { return f32_prepare_op(prepare, WOK_ELT_MUL); }
+static wok_status square_prepare(wok_prepare *prepare) {
+    return f32_prepare_op(prepare, WOK_ELT_MUL);
+}
 
 static wok_status square_run(wok_call *call) {
     wok_walk walk;
@@ -474,8 +543,8 @@ static wok_status square_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_binary[] = {
-    &(const wok_op_impl){.name = "square", .inplace = 1, .accept = square_accept, .prepare = square_prepare,
-                         .run = square_run},
+    &(const wok_op_impl){
+        .name = "square", .inplace = 1, .accept = square_accept, .prepare = square_prepare, .run = square_run},
     &(const wok_op_impl){.name = "ref", .inplace = 1, .accept = wok_accept_number, .run = binary_run},
     NULL,
 };

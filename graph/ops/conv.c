@@ -98,13 +98,18 @@ static void fill_problem(conv_state *s, const wok_type *w, int64_t group) {
     const wok_window *v = &s->window;
     bool flat = v->rank == 1;
     int h = 0, x = flat ? 0 : 1;
-    s->problem = (wok_conv_f32_problem){.c_in = w->dims[1] * group, .c_out = w->dims[0], .group = group,
-                                        .kernel_h = flat ? 1 : v->kernel[h], .kernel_w = v->kernel[x],
-                                        .stride_h = flat ? 1 : v->stride[h], .stride_w = v->stride[x],
-                                        .dilation_h = flat ? 1 : v->dilation[h], .dilation_w = v->dilation[x]};
+    s->problem = (wok_conv_f32_problem){.c_in = w->dims[1] * group,
+                                        .c_out = w->dims[0],
+                                        .group = group,
+                                        .kernel_h = flat ? 1 : v->kernel[h],
+                                        .kernel_w = v->kernel[x],
+                                        .stride_h = flat ? 1 : v->stride[h],
+                                        .stride_w = v->stride[x],
+                                        .dilation_h = flat ? 1 : v->dilation[h],
+                                        .dilation_w = v->dilation[x]};
     const wok_conv_f32_problem *p = &s->problem;
-    s->depthwise_problem = (wok_dwconv_problem){p->c_in, p->kernel_h, p->kernel_w, p->stride_h, p->stride_w,
-                                                p->dilation_h, p->dilation_w};
+    s->depthwise_problem =
+        (wok_dwconv_problem){p->c_in, p->kernel_h, p->kernel_w, p->stride_h, p->stride_w, p->dilation_h, p->dilation_w};
 }
 
 static bool is_depthwise(const wok_conv_f32_problem *p) {
@@ -116,8 +121,10 @@ static size_t packed_bytes(const conv_state *s) {
 }
 
 static void pack(const conv_state *s, const float *w, const float *scale, void *packed) {
-    if (s->depthwise) s->depthwise->pack(&s->depthwise_problem, w, scale, packed);
-    else s->conv->pack(&s->problem, w, scale, packed);
+    if (s->depthwise)
+        s->depthwise->pack(&s->depthwise_problem, w, scale, packed);
+    else
+        s->conv->pack(&s->problem, w, scale, packed);
 }
 
 static wok_status choose_kernel(wok_prepare *prepare, conv_state *s) {
@@ -126,8 +133,10 @@ static wok_status choose_kernel(wok_prepare *prepare, conv_state *s) {
     const wok_kernel *kernel =
         wok_prepare_kernel(prepare, depthwise ? WOK_FAMILY_dwconv : WOK_FAMILY_conv_f32, problem);
     if (!kernel) return WOK_ERR_UNSUPPORTED;
-    if (depthwise) s->depthwise = (const void *)kernel;
-    else s->conv = (const void *)kernel;
+    if (depthwise)
+        s->depthwise = (const void *)kernel;
+    else
+        s->conv = (const void *)kernel;
     prepare->kernel = kernel;
     return WOK_OK;
 }
@@ -161,9 +170,15 @@ static wok_conv_f32_args shape_args(const conv_state *s, int64_t batch, const in
     wok_window_set(&w, in, out);
     bool flat = w.rank == 1;
     int x = flat ? 0 : 1;
-    wok_conv_f32_args args = {.batch = batch, .in_h = flat ? 1 : w.in[0], .in_w = w.in[x], .out_h = flat ? 1 : w.out[0],
-                              .out_w = w.out[x], .pad_top = flat ? 0 : w.begin[0], .pad_left = w.begin[x],
-                              .x_stride = s->problem.c_in, .y_stride = s->problem.c_out};
+    wok_conv_f32_args args = {.batch = batch,
+                              .in_h = flat ? 1 : w.in[0],
+                              .in_w = w.in[x],
+                              .out_h = flat ? 1 : w.out[0],
+                              .out_w = w.out[x],
+                              .pad_top = flat ? 0 : w.begin[0],
+                              .pad_left = w.begin[x],
+                              .x_stride = s->problem.c_in,
+                              .y_stride = s->problem.c_out};
     args.epilogue = (wok_epilogue_f32){.residual_stride = s->problem.c_out, .act = s->act, .lo = s->lo, .hi = s->hi};
     return args;
 }
@@ -179,9 +194,19 @@ static void launch(const conv_state *s, const wok_conv_f32_args *a, const wok_pa
         s->conv->run(&s->problem, a, parallel);
         return;
     }
-    wok_dwconv_args args = {.batch = a->batch, .in_h = a->in_h, .in_w = a->in_w, .out_h = a->out_h, .out_w = a->out_w,
-                            .pad_top = a->pad_top, .pad_left = a->pad_left, .x = a->x, .x_stride = a->x_stride,
-                            .packed = a->packed, .y = a->y, .y_stride = a->y_stride, .epilogue = a->epilogue};
+    wok_dwconv_args args = {.batch = a->batch,
+                            .in_h = a->in_h,
+                            .in_w = a->in_w,
+                            .out_h = a->out_h,
+                            .out_w = a->out_w,
+                            .pad_top = a->pad_top,
+                            .pad_left = a->pad_left,
+                            .x = a->x,
+                            .x_stride = a->x_stride,
+                            .packed = a->packed,
+                            .y = a->y,
+                            .y_stride = a->y_stride,
+                            .epilogue = a->epilogue};
     s->depthwise->run(&s->depthwise_problem, &args, parallel);
 }
 
@@ -264,7 +289,9 @@ static nhwc_layout plan_nhwc(const wok_call *call) {
     return l;
 }
 
-static size_t nhwc_workspace(const wok_call *call) { return plan_nhwc(call).total; }
+static size_t nhwc_workspace(const wok_call *call) {
+    return plan_nhwc(call).total;
+}
 
 static wok_status nhwc_run(wok_call *call) {
     const conv_state *s = call->state;
@@ -341,8 +368,12 @@ static wok_status conv_run_ref(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_conv[] = {
-    &(const wok_op_impl){.name = "nhwc", .accept = nhwc_accept, .prepare = conv_prepare, .workspace = nhwc_workspace,
-                         .run = nhwc_run, .macs = conv_macs},
+    &(const wok_op_impl){.name = "nhwc",
+                         .accept = nhwc_accept,
+                         .prepare = conv_prepare,
+                         .workspace = nhwc_workspace,
+                         .run = nhwc_run,
+                         .macs = conv_macs},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = conv_run_ref},
     NULL,
 };

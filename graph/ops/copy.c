@@ -81,7 +81,12 @@ static void copy_planes(const wok_walk *walk, int d, void *y, const void *x, siz
         step[0][rank] = walk->step[0][k];
         step[1][rank++] = y_step[k];
     }
-    planes p = {.rows = walk->dims[d], .n = walk->n, .across = walk->step[0][last], .y_row = y_step[d], .y = y, .x = x,
+    planes p = {.rows = walk->dims[d],
+                .n = walk->n,
+                .across = walk->step[0][last],
+                .y_row = y_step[d],
+                .y = y,
+                .x = x,
                 .size = size};
     wok_walk_steps(&p.outer, dims, rank, (const int64_t *const[]){step[0], step[1]}, 2);
     p.bands = (p.rows * p.n + PLANE_GRAIN - 1) / PLANE_GRAIN;
@@ -332,9 +337,10 @@ static int64_t slice_size(wok_infer *infer, int64_t dim, int64_t start, int64_t 
         clamp_slice(dim, &s, &e, step, &count);
         return count;
     }
-    if (step != 1) return s == 0 && known_s && known_e && e >= INT32_MAX && step > 1
-                              ? wok_dim_div(infer->graph, wok_dim_add(infer->graph, dim, step - 1), step)
-                              : wok_infer_unknown(infer);
+    if (step != 1)
+        return s == 0 && known_s && known_e && e >= INT32_MAX && step > 1
+                   ? wok_dim_div(infer->graph, wok_dim_add(infer->graph, dim, step - 1), step)
+                   : wok_infer_unknown(infer);
     if (known_e && e >= INT32_MAX) end = dim;
     if (known_e && e < 0) end = wok_dim_sub(infer->graph, dim, e < -INT32_MAX ? INT32_MAX : -e);
     if (known_s && s < 0) {
@@ -404,7 +410,7 @@ wok_status wok_infer_slice(wok_infer *infer) {
     for (int d = 0; d < x->rank; d++) {
         bool maybe = !known && named <= 0; /* nothing is known of this axis */
         for (int i = 0; i < named && !known; i++) maybe = maybe || wok_axis(axes[i], x->rank) == d;
-        dims[d] = maybe ? wok_infer_unknown(infer)
+        dims[d] = maybe        ? wok_infer_unknown(infer)
                   : touched[d] ? slice_size(infer, x->dims[d], start[d], end[d], step[d])
                                : x->dims[d];
     }
@@ -501,7 +507,7 @@ wok_status wok_infer_tile(wok_infer *infer) {
     for (int d = 0; d < x->rank; d++) {
         if (known && wok_dim_is_number(repeats[d], &number) && number < 0)
             return wok_infer_fail(infer, WOK_ERR_VALUE, "%lld repeats", (long long)number);
-        dims[d] = !known ? wok_infer_unknown(infer)
+        dims[d] = !known                               ? wok_infer_unknown(infer)
                   : repeats[d] == 0 || x->dims[d] == 0 ? 0
                                                        : wok_dim_mul(infer->graph, x->dims[d], repeats[d]);
     }

@@ -190,11 +190,15 @@ static wok_status einsum_run(wok_call *call) {
             int64_t at[OPERANDS];
             memcpy(at, base, sizeof at);
             move(&l, l.outer, l.all, t, at);
-            if (real) sum += real_product(call, &l, at);
-            else total += (uint64_t)int_product(call, &l, at);
+            if (real)
+                sum += real_product(call, &l, at);
+            else
+                total += (uint64_t)int_product(call, &l, at);
         }
-        if (real) wok_store_f64(y->dtype, y->data, i, 1, &sum);
-        else wok_store_i64(y->dtype, y->data, i, 1, &(int64_t){(int64_t)total});
+        if (real)
+            wok_store_f64(y->dtype, y->data, i, 1, &sum);
+        else
+            wok_store_i64(y->dtype, y->data, i, 1, &(int64_t){(int64_t)total});
     }
     return WOK_OK;
 }

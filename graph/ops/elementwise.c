@@ -52,63 +52,107 @@ static bool gelu_is_tanh(const wok_ir_node *node) {
 static void read_parameters(const wok_ir_node *node, double p[2]) {
     for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++)
         for (int k = 0; k < 2 && parameters[i].op == node->op; k++)
-            if (parameters[i].name[k])
-                p[k] = wok_ir_float(node, parameters[i].name[k], parameters[i].fallback[k]);
+            if (parameters[i].name[k]) p[k] = wok_ir_float(node, parameters[i].name[k], parameters[i].fallback[k]);
     if (node->op == WOK_OP_Gelu) p[0] = gelu_is_tanh(node);
 }
 
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static double softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double softplus(double x) {
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
 
 static double gelu(double x, bool by_tanh) {
     if (by_tanh) return x / 2 * (1 + tanh(sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
     return x / 2 * (1 + erf(x / sqrt(2.0)));
 }
 
-static double clamp(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }
+static double clamp(double x, double lo, double hi) {
+    return x < lo ? lo : x > hi ? hi : x;
+}
 
 static double unary(wok_op op, double x, const double *p) {
     switch (op) {
-    case WOK_OP_Abs: return fabs(x);
-    case WOK_OP_Ceil: return ceil(x);
-    case WOK_OP_Celu: return x < 0 ? p[0] * expm1(x / p[0]) : x;
-    case WOK_OP_Elu: return x < 0 ? p[0] * expm1(x) : x;
-    case WOK_OP_Erf: return erf(x);
-    case WOK_OP_Exp: return exp(x);
-    case WOK_OP_Floor: return floor(x);
-    case WOK_OP_HardSigmoid: return clamp(p[0] * x + p[1], 0, 1);
-    case WOK_OP_HardSwish: return x * clamp(x / 6 + 0.5, 0, 1);
-    case WOK_OP_LeakyRelu: return x < 0 ? p[0] * x : x;
-    case WOK_OP_Log: return log(x);
-    case WOK_OP_Mish: return x * tanh(softplus(x));
-    case WOK_OP_Neg: return -x;
-    case WOK_OP_Reciprocal: return 1 / x;
-    case WOK_OP_Relu: return x < 0 ? 0 : x;
-    case WOK_OP_Round: return wok_round_even(x);
-    case WOK_OP_Selu: return p[1] * (x < 0 ? p[0] * expm1(x) : x);
-    case WOK_OP_Shrink: return x < -p[0] ? x + p[1] : x > p[0] ? x - p[1] : 0;
-    case WOK_OP_Sigmoid: return sigmoid(x);
-    case WOK_OP_Sign: return x > 0 ? 1 : x < 0 ? -1 : x;
-    case WOK_OP_Softplus: return softplus(x);
-    case WOK_OP_Softsign: return x / (1 + fabs(x));
-    case WOK_OP_Sqrt: return sqrt(x);
-    case WOK_OP_Swish: return x * sigmoid(p[0] * x);
-    case WOK_OP_Tanh: return tanh(x);
-    case WOK_OP_ThresholdedRelu: return x > p[0] ? x : 0;
+    case WOK_OP_Abs:
+        return fabs(x);
+    case WOK_OP_Ceil:
+        return ceil(x);
+    case WOK_OP_Celu:
+        return x < 0 ? p[0] * expm1(x / p[0]) : x;
+    case WOK_OP_Elu:
+        return x < 0 ? p[0] * expm1(x) : x;
+    case WOK_OP_Erf:
+        return erf(x);
+    case WOK_OP_Exp:
+        return exp(x);
+    case WOK_OP_Floor:
+        return floor(x);
+    case WOK_OP_HardSigmoid:
+        return clamp(p[0] * x + p[1], 0, 1);
+    case WOK_OP_HardSwish:
+        return x * clamp(x / 6 + 0.5, 0, 1);
+    case WOK_OP_LeakyRelu:
+        return x < 0 ? p[0] * x : x;
+    case WOK_OP_Log:
+        return log(x);
+    case WOK_OP_Mish:
+        return x * tanh(softplus(x));
+    case WOK_OP_Neg:
+        return -x;
+    case WOK_OP_Reciprocal:
+        return 1 / x;
+    case WOK_OP_Relu:
+        return x < 0 ? 0 : x;
+    case WOK_OP_Round:
+        return wok_round_even(x);
+    case WOK_OP_Selu:
+        return p[1] * (x < 0 ? p[0] * expm1(x) : x);
+    case WOK_OP_Shrink:
+        return x < -p[0] ? x + p[1] : x > p[0] ? x - p[1] : 0;
+    case WOK_OP_Sigmoid:
+        return sigmoid(x);
+    case WOK_OP_Sign:
+        return x > 0 ? 1 : x < 0 ? -1 : x;
+    case WOK_OP_Softplus:
+        return softplus(x);
+    case WOK_OP_Softsign:
+        return x / (1 + fabs(x));
+    case WOK_OP_Sqrt:
+        return sqrt(x);
+    case WOK_OP_Swish:
+        return x * sigmoid(p[0] * x);
+    case WOK_OP_Tanh:
+        return tanh(x);
+    case WOK_OP_ThresholdedRelu:
+        return x > p[0] ? x : 0;
     case WOK_OP_Gelu:
-    case WOK_OP_ms_Gelu: return gelu(x, p[0] != 0);
-    case WOK_OP_ms_FastGelu: return gelu(x, true);
-    case WOK_OP_Sin: return sin(x);
-    case WOK_OP_Cos: return cos(x);
-    case WOK_OP_Tan: return tan(x);
-    case WOK_OP_Asin: return asin(x);
-    case WOK_OP_Acos: return acos(x);
-    case WOK_OP_Atan: return atan(x);
-    case WOK_OP_Sinh: return sinh(x);
-    case WOK_OP_Cosh: return cosh(x);
-    case WOK_OP_Asinh: return asinh(x);
-    case WOK_OP_Acosh: return acosh(x);
-    default: return atanh(x); /* WOK_OP_Atanh */
+    case WOK_OP_ms_Gelu:
+        return gelu(x, p[0] != 0);
+    case WOK_OP_ms_FastGelu:
+        return gelu(x, true);
+    case WOK_OP_Sin:
+        return sin(x);
+    case WOK_OP_Cos:
+        return cos(x);
+    case WOK_OP_Tan:
+        return tan(x);
+    case WOK_OP_Asin:
+        return asin(x);
+    case WOK_OP_Acos:
+        return acos(x);
+    case WOK_OP_Atan:
+        return atan(x);
+    case WOK_OP_Sinh:
+        return sinh(x);
+    case WOK_OP_Cosh:
+        return cosh(x);
+    case WOK_OP_Asinh:
+        return asinh(x);
+    case WOK_OP_Acosh:
+        return acosh(x);
+    default:
+        return atanh(x); /* WOK_OP_Atanh */
     }
 }
 
@@ -116,10 +160,14 @@ static double unary(wok_op op, double x, const double *p) {
 static int64_t unary_int(wok_op op, int64_t x, bool is_signed) {
     bool negative = is_signed && x < 0;
     switch (op) {
-    case WOK_OP_Abs: return negative ? (int64_t)-(uint64_t)x : x;
-    case WOK_OP_Neg: return (int64_t)-(uint64_t)x;
-    case WOK_OP_Relu: return negative ? 0 : x;
-    default: return negative ? -1 : x != 0; /* WOK_OP_Sign */
+    case WOK_OP_Abs:
+        return negative ? (int64_t) - (uint64_t)x : x;
+    case WOK_OP_Neg:
+        return (int64_t) - (uint64_t)x;
+    case WOK_OP_Relu:
+        return negative ? 0 : x;
+    default:
+        return negative ? -1 : x != 0; /* WOK_OP_Sign */
     }
 }
 
@@ -164,22 +212,38 @@ static wok_status unary_run_ref(wok_call *call) {
 /* -1: the kernels do not have it. */
 static int kernel_op(const wok_ir_node *node) {
     switch (node->op) {
-    case WOK_OP_Abs: return WOK_ELT_ABS;
-    case WOK_OP_Erf: return WOK_ELT_ERF;
-    case WOK_OP_Exp: return WOK_ELT_EXP;
-    case WOK_OP_Gelu: return gelu_is_tanh(node) ? WOK_ELT_GELU_TANH : WOK_ELT_GELU;
-    case WOK_OP_ms_Gelu: return WOK_ELT_GELU;
-    case WOK_OP_ms_FastGelu: return WOK_ELT_GELU_TANH;
-    case WOK_OP_HardSigmoid: return WOK_ELT_HARD_SIGMOID;
-    case WOK_OP_HardSwish: return WOK_ELT_HARD_SWISH;
-    case WOK_OP_Neg: return WOK_ELT_NEG;
-    case WOK_OP_Reciprocal: return WOK_ELT_RECIPROCAL;
-    case WOK_OP_Relu: return WOK_ELT_CLAMP;
-    case WOK_OP_Sigmoid: return WOK_ELT_SIGMOID;
-    case WOK_OP_Sqrt: return WOK_ELT_SQRT;
-    case WOK_OP_Swish: return wok_ir_float(node, "alpha", 1) == 1 ? WOK_ELT_SILU : -1;
-    case WOK_OP_Tanh: return WOK_ELT_TANH;
-    default: return -1;
+    case WOK_OP_Abs:
+        return WOK_ELT_ABS;
+    case WOK_OP_Erf:
+        return WOK_ELT_ERF;
+    case WOK_OP_Exp:
+        return WOK_ELT_EXP;
+    case WOK_OP_Gelu:
+        return gelu_is_tanh(node) ? WOK_ELT_GELU_TANH : WOK_ELT_GELU;
+    case WOK_OP_ms_Gelu:
+        return WOK_ELT_GELU;
+    case WOK_OP_ms_FastGelu:
+        return WOK_ELT_GELU_TANH;
+    case WOK_OP_HardSigmoid:
+        return WOK_ELT_HARD_SIGMOID;
+    case WOK_OP_HardSwish:
+        return WOK_ELT_HARD_SWISH;
+    case WOK_OP_Neg:
+        return WOK_ELT_NEG;
+    case WOK_OP_Reciprocal:
+        return WOK_ELT_RECIPROCAL;
+    case WOK_OP_Relu:
+        return WOK_ELT_CLAMP;
+    case WOK_OP_Sigmoid:
+        return WOK_ELT_SIGMOID;
+    case WOK_OP_Sqrt:
+        return WOK_ELT_SQRT;
+    case WOK_OP_Swish:
+        return wok_ir_float(node, "alpha", 1) == 1 ? WOK_ELT_SILU : -1;
+    case WOK_OP_Tanh:
+        return WOK_ELT_TANH;
+    default:
+        return -1;
     }
 }
 
@@ -202,8 +266,13 @@ static wok_status unary_prepare(wok_prepare *prepare) {
 
 static void run_kernel(const wok_call *call, double p0, double p1) {
     const unary_state *state = call->state;
-    wok_eltwise_args args = {.n = wok_tensor_count(call->out[0]), .a = call->in[0]->data, .a_step = 1, .b_step = 1,
-                             .y = call->out[0]->data, .p0 = (float)p0, .p1 = (float)p1};
+    wok_eltwise_args args = {.n = wok_tensor_count(call->out[0]),
+                             .a = call->in[0]->data,
+                             .a_step = 1,
+                             .b_step = 1,
+                             .y = call->out[0]->data,
+                             .p0 = (float)p0,
+                             .p1 = (float)p1};
     if (args.n) state->kernel->run(&state->problem, &args, call->parallel);
 }
 
@@ -214,7 +283,10 @@ static wok_status unary_run_kernel(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_unary[] = {
-    &(const wok_op_impl){.name = "kernel", .inplace = 1, .accept = unary_accept_kernel, .prepare = unary_prepare,
+    &(const wok_op_impl){.name = "kernel",
+                         .inplace = 1,
+                         .accept = unary_accept_kernel,
+                         .prepare = unary_prepare,
                          .run = unary_run_kernel},
     &(const wok_op_impl){.name = "ref", .inplace = 1, .accept = wok_accept_number, .run = unary_run_ref},
     NULL,
@@ -222,7 +294,9 @@ const wok_op_impl *const wok_impls_unary[] = {
 
 /* ---- Clip -------------------------------------------------------------------------------------------------------- */
 
-wok_status wok_infer_clip(wok_infer *infer) { return wok_infer_same(infer); }
+wok_status wok_infer_clip(wok_infer *infer) {
+    return wok_infer_same(infer);
+}
 
 /* The upper bound wins where the bounds cross. */
 static wok_status clip_run_kernel(wok_call *call) {
@@ -238,7 +312,9 @@ typedef struct clip_bounds {
     int64_t int_lo, int_hi;
 } clip_bounds;
 
-static bool int_less(int64_t a, int64_t b, bool is_signed) { return is_signed ? a < b : (uint64_t)a < (uint64_t)b; }
+static bool int_less(int64_t a, int64_t b, bool is_signed) {
+    return is_signed ? a < b : (uint64_t)a < (uint64_t)b;
+}
 
 static void clip_piece(void *arg, const wok_walk *walk, const int64_t *offset, int64_t y, int64_t n) {
     const clip_bounds *b = arg;
@@ -283,8 +359,8 @@ static wok_status clip_run_ref(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_clip[] = {
-    &(const wok_op_impl){.name = "kernel", .inplace = 1, .accept = wok_accept_f32, .prepare = unary_prepare,
-                         .run = clip_run_kernel},
+    &(const wok_op_impl){
+        .name = "kernel", .inplace = 1, .accept = wok_accept_f32, .prepare = unary_prepare, .run = clip_run_kernel},
     &(const wok_op_impl){.name = "ref", .inplace = 1, .accept = wok_accept_number, .run = clip_run_ref},
     NULL,
 };
@@ -342,8 +418,7 @@ static wok_status is_run(wok_call *call) {
         int64_t count = n - i < CHUNK ? n - i : CHUNK;
         double v[CHUNK];
         wok_load_f64(x->dtype, x->data, i, 1, count, v);
-        for (int64_t k = 0; k < count; k++)
-            y[i + k] = nan ? isnan(v[k]) != 0 : isinf(v[k]) && (v[k] > 0 ? up : down);
+        for (int64_t k = 0; k < count; k++) y[i + k] = nan ? isnan(v[k]) != 0 : isinf(v[k]) && (v[k] > 0 ? up : down);
     }
     return WOK_OK;
 }
@@ -435,8 +510,8 @@ static wok_status cast_run(wok_call *call) {
 
 const wok_op_impl *const wok_impls_cast[] = {
     &(const wok_op_impl){.name = "view", .flags = WOK_IMPL_VIEW, .accept = cast_accept_view, .run = cast_run},
-    &(const wok_op_impl){.name = "kernel", .accept = cast_accept_kernel, .prepare = cast_prepare,
-                         .run = unary_run_kernel},
+    &(const wok_op_impl){
+        .name = "kernel", .accept = cast_accept_kernel, .prepare = cast_prepare, .run = unary_run_kernel},
     &(const wok_op_impl){.name = "convert", .accept = wok_accept_number, .run = cast_run},
     NULL,
 };

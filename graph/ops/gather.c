@@ -89,7 +89,9 @@ static void gather_task(void *arg, int64_t task, int worker) {
 static wok_status gather_run(wok_call *call) {
     const wok_tensor *x = call->in[0], *indices = call->in[1];
     int axis = wok_axis(wok_ir_int(call->node, "axis", 0), x->rank);
-    gather_job job = {.call = call, .outer = wok_dims_product(x->dims, 0, axis), .dim = x->dims[axis],
+    gather_job job = {.call = call,
+                      .outer = wok_dims_product(x->dims, 0, axis),
+                      .dim = x->dims[axis],
                       .count = wok_tensor_count(indices)};
     job.run = (size_t)wok_dims_product(x->dims, axis + 1, x->rank) * wok_dtype_size(x->dtype);
     WOK_TRY(check_all(call, indices, job.dim));

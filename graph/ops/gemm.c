@@ -11,8 +11,8 @@ bool wok_read_activation(const wok_ir_node *node, wok_act *act, float *lo, float
     static const struct {
         const char *name;
         wok_act act;
-    } names[] = {{"none", WOK_ACT_NONE}, {"clamp", WOK_ACT_CLAMP}, {"gelu", WOK_ACT_GELU},
-                 {"gelu_tanh", WOK_ACT_GELU_TANH}, {"tanh", WOK_ACT_TANH}, {"sigmoid", WOK_ACT_SIGMOID}};
+    } names[] = {{"none", WOK_ACT_NONE},           {"clamp", WOK_ACT_CLAMP}, {"gelu", WOK_ACT_GELU},
+                 {"gelu_tanh", WOK_ACT_GELU_TANH}, {"tanh", WOK_ACT_TANH},   {"sigmoid", WOK_ACT_SIGMOID}};
     const char *name = wok_ir_string(node, "act", "none");
     *lo = wok_ir_float(node, "lo", -INFINITY);
     *hi = wok_ir_float(node, "hi", INFINITY);
@@ -97,16 +97,28 @@ static wok_status gemm_prepare(wok_prepare *prepare) {
     return WOK_OK;
 }
 
-static int64_t rows_of(const wok_call *call) { return wok_dims_product(call->in[X]->dims, 0, call->in[X]->rank - 1); }
+static int64_t rows_of(const wok_call *call) {
+    return wok_dims_product(call->in[X]->dims, 0, call->in[X]->rank - 1);
+}
 
 static wok_status gemm_run(wok_call *call) {
     const gemm_state *s = call->state;
     const wok_tensor *bias = call->in_count > BIAS ? call->in[BIAS] : NULL;
     const wok_tensor *residual = call->in_count > RESIDUAL ? call->in[RESIDUAL] : NULL;
-    wok_gemm_f32_args args = {.m = rows_of(call), .n = s->problem.n, .k = s->problem.k, .a = call->in[X]->data,
-                              .lda = s->problem.k, .packed = s->packed, .c = call->out[0]->data, .ldc = s->problem.n};
-    args.epilogue = (wok_epilogue_f32){.bias = bias ? bias->data : NULL, .residual = residual ? residual->data : NULL,
-                                       .residual_stride = s->problem.n, .act = s->act, .lo = s->lo, .hi = s->hi};
+    wok_gemm_f32_args args = {.m = rows_of(call),
+                              .n = s->problem.n,
+                              .k = s->problem.k,
+                              .a = call->in[X]->data,
+                              .lda = s->problem.k,
+                              .packed = s->packed,
+                              .c = call->out[0]->data,
+                              .ldc = s->problem.n};
+    args.epilogue = (wok_epilogue_f32){.bias = bias ? bias->data : NULL,
+                                       .residual = residual ? residual->data : NULL,
+                                       .residual_stride = s->problem.n,
+                                       .act = s->act,
+                                       .lo = s->lo,
+                                       .hi = s->hi};
     if (args.m > 0) s->kernel->run(&args, call->parallel);
     return WOK_OK;
 }
@@ -117,7 +129,11 @@ static int64_t gemm_macs(const wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_wok_gemm[] = {
-    &(const wok_op_impl){.name = "packed", .inplace = 1u << RESIDUAL, .accept = gemm_accept, .prepare = gemm_prepare,
-                         .run = gemm_run, .macs = gemm_macs},
+    &(const wok_op_impl){.name = "packed",
+                         .inplace = 1u << RESIDUAL,
+                         .accept = gemm_accept,
+                         .prepare = gemm_prepare,
+                         .run = gemm_run,
+                         .macs = gemm_macs},
     NULL,
 };

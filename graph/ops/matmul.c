@@ -87,8 +87,11 @@ static void batch_steps(const wok_tensor *t, int rank, int64_t *step) {
 
 wok_product wok_product_view(const wok_tensor *a, const wok_tensor *b, const wok_tensor *y, bool trans_a,
                              bool trans_b) {
-    wok_product p = {.m = a->rank > 1 ? a->dims[a->rank - 2] : 1, .k = a->dims[a->rank - 1],
-                     .n = b->rank > 1 ? b->dims[b->rank - 1] : 1, .a_k = 1, .b_n = 1};
+    wok_product p = {.m = a->rank > 1 ? a->dims[a->rank - 2] : 1,
+                     .k = a->dims[a->rank - 1],
+                     .n = b->rank > 1 ? b->dims[b->rank - 1] : 1,
+                     .a_k = 1,
+                     .b_n = 1};
     p.a_m = p.k;
     p.b_k = p.n;
     if (trans_a && a->rank > 1) swap(&p.m, &p.k), swap(&p.a_m, &p.a_k);
@@ -243,8 +246,14 @@ static void f32_batch(void *arg, int64_t i, int worker) {
                          job->parallel);
         a = (const float *)(const void *)scratch;
     }
-    wok_gemm_f32_args args = {.m = p->m, .n = p->n, .k = p->k, .a = a, .lda = p->k, .packed = packed,
-                              .c = (float *)job->call->out[0]->data + i * p->m * p->n, .ldc = p->n,
+    wok_gemm_f32_args args = {.m = p->m,
+                              .n = p->n,
+                              .k = p->k,
+                              .a = a,
+                              .lda = p->k,
+                              .packed = packed,
+                              .c = (float *)job->call->out[0]->data + i * p->m * p->n,
+                              .ldc = p->n,
                               .epilogue = job->epilogue};
     job->kernel->run(&args, job->parallel);
 }
@@ -253,7 +262,10 @@ static wok_status f32_products(wok_call *call, const wok_epilogue_f32 *epilogue)
     wok_product p = f32_product(call);
     if (p.m < 1 || p.n < 1 || p.batches < 1) return WOK_OK;
     wok_gemm_f32_problem problem = {.n = p.n, .k = p.k};
-    f32_job job = {.call = call, .p = &p, .kernel = kernel_for(call->state, &problem), .epilogue = *epilogue,
+    f32_job job = {.call = call,
+                   .p = &p,
+                   .kernel = kernel_for(call->state, &problem),
+                   .epilogue = *epilogue,
                    .scratch = scratch_bytes(call->state, &p)};
     if (!job.kernel)
         return wok_call_fail(call, WOK_ERR_UNSUPPORTED, "no kernel for n %lld, k %lld", (long long)p.n, (long long)p.k);
@@ -356,8 +368,12 @@ static const char *f32_accept(const wok_prepare *prepare) {
 }
 
 const wok_op_impl *const wok_impls_matmul[] = {
-    &(const wok_op_impl){.name = "packed", .accept = f32_accept, .prepare = f32_prepare, .workspace = f32_workspace,
-                         .run = matmul_run_f32, .macs = product_macs},
+    &(const wok_op_impl){.name = "packed",
+                         .accept = f32_accept,
+                         .prepare = f32_prepare,
+                         .workspace = f32_workspace,
+                         .run = matmul_run_f32,
+                         .macs = product_macs},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = run_ref, .macs = product_macs},
     NULL,
 };
@@ -392,8 +408,12 @@ static wok_status gemm_run_f32(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_gemm[] = {
-    &(const wok_op_impl){.name = "packed", .accept = gemm_accept, .prepare = f32_prepare, .workspace = f32_workspace,
-                         .run = gemm_run_f32, .macs = product_macs},
+    &(const wok_op_impl){.name = "packed",
+                         .accept = gemm_accept,
+                         .prepare = f32_prepare,
+                         .workspace = f32_workspace,
+                         .run = gemm_run_f32,
+                         .macs = product_macs},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = run_ref, .macs = product_macs},
     NULL,
 };

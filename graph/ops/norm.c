@@ -71,7 +71,9 @@ static wok_status softmax_prepare(wok_prepare *prepare) {
     return prepare_rows(prepare, op, prepare->in[0]->rank - 1, 0);
 }
 
-static wok_status softmax_run(wok_call *call) { return run_rows(call, -1, -1, -1, -1, NULL); }
+static wok_status softmax_run(wok_call *call) {
+    return run_rows(call, -1, -1, -1, -1, NULL);
+}
 
 static void softmax_line(const wok_tensor *x, const wok_tensor *y, wok_op op, int64_t base, int64_t n, int64_t step) {
     double max = -(double)INFINITY, sum = 0;
@@ -225,7 +227,10 @@ static wok_status layer_norm_run_ref(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_layer_norm[] = {
-    &(const wok_op_impl){.name = "rows", .inplace = 1, .accept = layer_norm_accept, .prepare = layer_norm_prepare,
+    &(const wok_op_impl){.name = "rows",
+                         .inplace = 1,
+                         .accept = layer_norm_accept,
+                         .prepare = layer_norm_prepare,
                          .run = layer_norm_run},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = layer_norm_run_ref},
     NULL,
@@ -242,8 +247,8 @@ wok_status wok_infer_wok_layer_norm(wok_infer *infer) {
     if (x->rank < 0) return WOK_OK;
     if (x->rank < 1) return wok_infer_fail(infer, WOK_ERR_SHAPE, "a scalar has no last axis");
     for (int d = 0; residual && d < x->rank && residual->rank >= 0; d++)
-        if (residual->rank != x->rank || (residual->dims[d] != x->dims[d] && wok_dim_known(x->dims[d]) &&
-                                          wok_dim_known(residual->dims[d])))
+        if (residual->rank != x->rank ||
+            (residual->dims[d] != x->dims[d] && wok_dim_known(x->dims[d]) && wok_dim_known(residual->dims[d])))
             return wok_infer_fail(infer, WOK_ERR_SHAPE, "%s is added to %s", wok_type_text(infer->graph, residual),
                                   wok_type_text(infer->graph, x));
     for (int i = GAMMA; i <= BIAS; i++) {
@@ -269,8 +274,11 @@ static wok_status wok_layer_norm_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_wok_layer_norm[] = {
-    &(const wok_op_impl){.name = "rows", .inplace = 1u | 1u << RESIDUAL, .accept = wok_accept_f32,
-                         .prepare = wok_layer_norm_prepare, .run = wok_layer_norm_run},
+    &(const wok_op_impl){.name = "rows",
+                         .inplace = 1u | 1u << RESIDUAL,
+                         .accept = wok_accept_f32,
+                         .prepare = wok_layer_norm_prepare,
+                         .run = wok_layer_norm_run},
     NULL,
 };
 

@@ -11,8 +11,8 @@
 #include "../op.h"
 #include "parallel.h"
 
-#define WOK_OP(name, domain, first, last, infer, impls)                                                               \
-    wok_status wok_infer_##infer(wok_infer *);                                                                        \
+#define WOK_OP(name, domain, first, last, infer, impls)                                                                \
+    wok_status wok_infer_##infer(wok_infer *);                                                                         \
     extern const wok_op_impl *const wok_impls_##impls[];
 #include "../ops.def"
 #undef WOK_OP
@@ -47,8 +47,12 @@ int wok_axis(int64_t axis, int rank);
 /* The attribute `name` as an axis of a tensor of this rank; fails with a sentence. */
 wok_status wok_infer_axis(wok_infer *infer, const char *name, int64_t fallback, int rank, int *axis);
 /* A size that depends on data. */
-static inline int64_t wok_infer_unknown(wok_infer *infer) { return wok_dim_symbol(infer->graph, NULL); }
-static inline bool wok_type_known(const wok_type *type) { return type && type->rank >= 0; }
+static inline int64_t wok_infer_unknown(wok_infer *infer) {
+    return wok_dim_symbol(infer->graph, NULL);
+}
+static inline bool wok_type_known(const wok_type *type) {
+    return type && type->rank >= 0;
+}
 bool wok_dtype_is_float(wok_dtype dtype);
 bool wok_dtype_is_int(wok_dtype dtype); /* bool is not */
 
@@ -200,7 +204,9 @@ wok_status wok_conv_infer(wok_infer *infer, const wok_type *x, const wok_type *w
 
 /* act, lo, hi of a fused node. False for an activation that does not exist. */
 bool wok_read_activation(const wok_ir_node *node, wok_act *act, float *lo, float *hi);
-static inline size_t wok_align_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static inline size_t wok_align_up(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
 
 /* ---- bytes (qproduct.c, qbytes.c, qpool.c) ------------------------------------------------------------------------ */
 

@@ -77,9 +77,10 @@ static size_t pad_workspace(const wok_call *call) {
 static wok_status pad_maps(wok_call *call, int64_t **map) {
     const wok_tensor *x = call->in[0], *y = call->out[0];
     const char *mode = wok_ir_string(call->node, "mode", "constant");
-    enum pad_mode how = !strcmp(mode, "constant") ? PAD_CONSTANT
+    enum pad_mode how = !strcmp(mode, "constant")  ? PAD_CONSTANT
                         : !strcmp(mode, "reflect") ? PAD_REFLECT
-                        : !strcmp(mode, "edge") ? PAD_EDGE : PAD_WRAP;
+                        : !strcmp(mode, "edge")    ? PAD_EDGE
+                                                   : PAD_WRAP;
     int64_t pads[WOK_MAX_INTS], axes[WOK_MAX_INTS], before[WOK_MAX_RANK], after[WOK_MAX_RANK], *next = call->workspace;
     int count = wok_call_ints(call, 1, pads, WOK_MAX_INTS), axis_count = wok_call_ints(call, 3, axes, WOK_MAX_INTS);
     if (!spread_pads(pads, count, axis_count < 0 ? NULL : axes, axis_count, x->rank, before, after))

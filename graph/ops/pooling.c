@@ -53,8 +53,12 @@ wok_status wok_infer_channels(wok_infer *infer, bool channel_last) {
     return WOK_OK;
 }
 
-wok_status wok_infer_global_pool(wok_infer *infer) { return wok_infer_channels(infer, false); }
-wok_status wok_infer_wok_global_pool(wok_infer *infer) { return wok_infer_channels(infer, true); }
+wok_status wok_infer_global_pool(wok_infer *infer) {
+    return wok_infer_channels(infer, false);
+}
+wok_status wok_infer_wok_global_pool(wok_infer *infer) {
+    return wok_infer_channels(infer, true);
+}
 
 /* ---- NHWC pictures on the kernels -------------------------------------------------------------------------------- */
 
@@ -128,7 +132,8 @@ static wok_status nhwc_run(wok_call *call) {
 
 const wok_op_impl *const wok_impls_wok_pool[] = {
     &(const wok_op_impl){.name = "nhwc", .accept = nhwc_accept, .prepare = nhwc_prepare, .run = nhwc_run},
-    &(const wok_op_impl){.name = "bytes", .accept = wok_qpool_accept, .prepare = wok_qpool_prepare, .run = wok_qpool_run},
+    &(const wok_op_impl){
+        .name = "bytes", .accept = wok_qpool_accept, .prepare = wok_qpool_prepare, .run = wok_qpool_run},
     NULL,
 };
 

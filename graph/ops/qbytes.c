@@ -27,8 +27,9 @@ static void *prepare_bytes(wok_prepare *prepare, wok_eltwise_s8_op op, size_t si
 
 static const char *accept_one_scale(const wok_prepare *prepare) {
     const wok_type *scale = prepare->in[1], *zero = prepare->in[2];
-    if (scale->dtype != WOK_F32 || scale->rank < 0 || wok_count(scale->dims, scale->rank) != 1) return "not one f32 scale";
-    if (zero && zero->rank >= 0 && wok_count(zero->dims, zero->rank) != 1) return "not one zero point";
+    if (scale->dtype != WOK_F32 || scale->rank < 0 || wok_count(scale->dims, scale->rank) != 1)
+        return "not one f32 scale";
+    if (zero && (zero->rank < 0 || wok_count(zero->dims, zero->rank) != 1)) return "not one zero point";
     return NULL;
 }
 
@@ -54,8 +55,15 @@ wok_status wok_quantize_run_s8(wok_call *call) {
     const wok_tensor *zero = call->in_count > 2 ? call->in[2] : NULL;
     float scale = *(const float *)call->in[1]->data;
     int32_t z = zero ? *(const int8_t *)zero->data : 0;
-    wok_eltwise_s8_args a = {.rows = 1, .cols = wok_tensor_count(call->in[0]), .a = call->in[0]->data, .a_step = 1,
-                             .y = call->out[0]->data, .a_scale = scale, .a_zero = z, .y_scale = scale, .y_zero = z};
+    wok_eltwise_s8_args a = {.rows = 1,
+                             .cols = wok_tensor_count(call->in[0]),
+                             .a = call->in[0]->data,
+                             .a_step = 1,
+                             .y = call->out[0]->data,
+                             .a_scale = scale,
+                             .a_zero = z,
+                             .y_scale = scale,
+                             .y_zero = z};
     s->kernel->run(&s->problem, &a, call->parallel);
     return WOK_OK;
 }
@@ -82,8 +90,13 @@ static wok_status dynamic_prepare(wok_prepare *prepare) {
 static wok_status dynamic_run(wok_call *call) {
     const bytes_state *s = call->state;
     int64_t count = wok_tensor_count(call->in[0]), rows = wok_tensor_count(call->out[1]);
-    wok_eltwise_s8_args a = {.rows = rows, .cols = rows > 0 ? count / rows : 0, .a = call->in[0]->data, .a_step = 1,
-                             .y = call->out[0]->data, .row_scale = call->out[1]->data, .row_zero = call->out[2]->data};
+    wok_eltwise_s8_args a = {.rows = rows,
+                             .cols = rows > 0 ? count / rows : 0,
+                             .a = call->in[0]->data,
+                             .a_step = 1,
+                             .y = call->out[0]->data,
+                             .row_scale = call->out[1]->data,
+                             .row_zero = call->out[2]->data};
     if (rows > 0) s->kernel->run(&s->problem, &a, call->parallel);
     return WOK_OK;
 }
@@ -97,7 +110,8 @@ const wok_op_impl *const wok_impls_wok_quantize_dynamic[] = {
 
 static const char *table_accept(const wok_prepare *prepare) {
     const wok_type *table = prepare->in[1];
-    if (!table || !table->data || table->dtype != WOK_I8 || table->bytes != 256) return "not a constant table of 256 bytes";
+    if (!table || !table->data || table->dtype != WOK_I8 || table->bytes != 256)
+        return "not a constant table of 256 bytes";
     return wok_accept_bytes(prepare);
 }
 
@@ -107,14 +121,19 @@ static wok_status table_prepare(wok_prepare *prepare) {
 
 static wok_status table_run(wok_call *call) {
     const bytes_state *s = call->state;
-    wok_eltwise_s8_args a = {.rows = 1, .cols = wok_tensor_count(call->in[0]), .a = call->in[0]->data, .a_step = 1,
-                             .y = call->out[0]->data, .table = call->in[1]->data};
+    wok_eltwise_s8_args a = {.rows = 1,
+                             .cols = wok_tensor_count(call->in[0]),
+                             .a = call->in[0]->data,
+                             .a_step = 1,
+                             .y = call->out[0]->data,
+                             .table = call->in[1]->data};
     s->kernel->run(&s->problem, &a, call->parallel);
     return WOK_OK;
 }
 
 const wok_op_impl *const wok_impls_wok_qtable[] = {
-    &(const wok_op_impl){.name = "bytes", .inplace = 1u, .accept = table_accept, .prepare = table_prepare, .run = table_run},
+    &(const wok_op_impl){
+        .name = "bytes", .inplace = 1u, .accept = table_accept, .prepare = table_prepare, .run = table_run},
     NULL,
 };
 
@@ -176,8 +195,8 @@ static wok_status binary_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_wok_qbinary[] = {
-    &(const wok_op_impl){.name = "bytes", .inplace = 3u, .accept = binary_accept, .prepare = binary_prepare,
-                         .run = binary_run},
+    &(const wok_op_impl){
+        .name = "bytes", .inplace = 3u, .accept = binary_accept, .prepare = binary_prepare, .run = binary_run},
     NULL,
 };
 

@@ -3,7 +3,9 @@
  * even, adds the zero point and saturates. */
 #include "ops.h"
 
-static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
+static const wok_tensor *input(const wok_call *call, int i) {
+    return i < call->in_count ? call->in[i] : NULL;
+}
 static double vector_at(const wok_tensor *t, int64_t i) {
     return t ? wok_get_f64(t->dtype, t->data, wok_tensor_count(t) > 1 ? i : 0) : 0;
 }
@@ -159,7 +161,8 @@ static wok_status qgemm_run(wok_call *call) {
             sum += (wok_get_f64(a->dtype, a->data, m * p.a_m + k * p.a_k) - a_zero) *
                    (wok_get_f64(b->dtype, b->data, k * p.b_k + n * p.b_n) - b_zero);
         float scale = alpha * (float)vector_at(call->in[1], 0) * (float)vector_at(call->in[B_SCALE], n);
-        if (!y_scale) wok_store_f64(y->dtype, y->data, i, 1, &(double){(double)((float)sum * scale)});
+        if (!y_scale)
+            wok_store_f64(y->dtype, y->data, i, 1, &(double){(double)((float)sum * scale)});
         else
             store_quantised(y, i, (float)sum * (scale / (float)vector_at(y_scale, 0)), 1,
                             vector_at(input(call, Y_ZERO), 0));

@@ -36,13 +36,18 @@ static const char *qconv_accept(const wok_prepare *prepare) {
 
 static void fill_problem(qconv_state *s, const wok_type *w, int64_t group) {
     const wok_window *v = &s->window;
-    s->problem = (wok_conv_f32_problem){.c_in = w->dims[1] * group, .c_out = w->dims[0], .group = group,
-                                        .kernel_h = v->kernel[0], .kernel_w = v->kernel[1],
-                                        .stride_h = v->stride[0], .stride_w = v->stride[1],
-                                        .dilation_h = v->dilation[0], .dilation_w = v->dilation[1]};
+    s->problem = (wok_conv_f32_problem){.c_in = w->dims[1] * group,
+                                        .c_out = w->dims[0],
+                                        .group = group,
+                                        .kernel_h = v->kernel[0],
+                                        .kernel_w = v->kernel[1],
+                                        .stride_h = v->stride[0],
+                                        .stride_w = v->stride[1],
+                                        .dilation_h = v->dilation[0],
+                                        .dilation_w = v->dilation[1]};
     const wok_conv_f32_problem *p = &s->problem;
-    s->depthwise_problem = (wok_dwconv_problem){p->c_in, p->kernel_h, p->kernel_w, p->stride_h, p->stride_w,
-                                                p->dilation_h, p->dilation_w};
+    s->depthwise_problem =
+        (wok_dwconv_problem){p->c_in, p->kernel_h, p->kernel_w, p->stride_h, p->stride_w, p->dilation_h, p->dilation_w};
 }
 
 static wok_status choose_kernel(wok_prepare *prepare, qconv_state *s) {
@@ -51,8 +56,10 @@ static wok_status choose_kernel(wok_prepare *prepare, qconv_state *s) {
     prepare->kernel = wok_prepare_kernel(prepare, depthwise ? WOK_FAMILY_dwconv_s8 : WOK_FAMILY_conv_s8,
                                          depthwise ? (const void *)&s->depthwise_problem : p);
     if (!prepare->kernel) return WOK_ERR_UNSUPPORTED;
-    if (depthwise) s->depthwise = (const void *)prepare->kernel;
-    else s->conv = (const void *)prepare->kernel;
+    if (depthwise)
+        s->depthwise = (const void *)prepare->kernel;
+    else
+        s->conv = (const void *)prepare->kernel;
     return WOK_OK;
 }
 
@@ -61,8 +68,10 @@ static wok_status pack(wok_prepare *prepare, qconv_state *s) {
     s->packed = wok_prepare_alloc(prepare, s->depthwise ? s->depthwise->packed_bytes(&s->depthwise_problem)
                                                         : s->conv->packed_bytes(&s->problem));
     if (!s->packed) return WOK_ERR_MEMORY;
-    if (s->depthwise) s->depthwise->pack(&s->depthwise_problem, w, zero, s->packed);
-    else s->conv->pack(&s->problem, w, zero, s->packed);
+    if (s->depthwise)
+        s->depthwise->pack(&s->depthwise_problem, w, zero, s->packed);
+    else
+        s->conv->pack(&s->problem, w, zero, s->packed);
     prepare->consumed |= 1u << W | (zero ? 1u << W_ZERO : 0);
     return WOK_OK;
 }
@@ -88,13 +97,23 @@ static wok_conv_s8_args shape_args(const wok_call *call) {
     const wok_tensor *x = call->in[X], *y = call->out[0];
     wok_window w = s->window;
     wok_window_set(&w, x->dims + 1, y->dims + 1);
-    return (wok_conv_s8_args){.batch = x->dims[0], .in_h = w.in[0], .in_w = w.in[1], .out_h = w.out[0],
-                              .out_w = w.out[1], .pad_top = w.begin[0], .pad_left = w.begin[1],
-                              .x_stride = s->problem.c_in, .x_zero = s->x_zero, .packed = s->packed,
-                              .y_stride = s->problem.c_out, .epilogue = s->epilogue};
+    return (wok_conv_s8_args){.batch = x->dims[0],
+                              .in_h = w.in[0],
+                              .in_w = w.in[1],
+                              .out_h = w.out[0],
+                              .out_w = w.out[1],
+                              .pad_top = w.begin[0],
+                              .pad_left = w.begin[1],
+                              .x_stride = s->problem.c_in,
+                              .x_zero = s->x_zero,
+                              .packed = s->packed,
+                              .y_stride = s->problem.c_out,
+                              .epilogue = s->epilogue};
 }
 
-static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
+static const wok_tensor *input(const wok_call *call, int i) {
+    return i < call->in_count ? call->in[i] : NULL;
+}
 
 /* Scales of an input that was quantised at run time stand in front of the kernel's workspace. */
 static size_t scale_bytes(const wok_call *call) {
@@ -116,9 +135,19 @@ static void launch(const qconv_state *s, const wok_conv_s8_args *a, const wok_pa
         s->conv->run(&s->problem, a, parallel);
         return;
     }
-    wok_dwconv_s8_args d = {.batch = a->batch, .in_h = a->in_h, .in_w = a->in_w, .out_h = a->out_h, .out_w = a->out_w,
-                            .pad_top = a->pad_top, .pad_left = a->pad_left, .x = a->x, .x_stride = a->x_stride,
-                            .x_zero = a->x_zero, .packed = a->packed, .y = a->y, .y_stride = a->y_stride,
+    wok_dwconv_s8_args d = {.batch = a->batch,
+                            .in_h = a->in_h,
+                            .in_w = a->in_w,
+                            .out_h = a->out_h,
+                            .out_w = a->out_w,
+                            .pad_top = a->pad_top,
+                            .pad_left = a->pad_left,
+                            .x = a->x,
+                            .x_stride = a->x_stride,
+                            .x_zero = a->x_zero,
+                            .packed = a->packed,
+                            .y = a->y,
+                            .y_stride = a->y_stride,
                             .epilogue = a->epilogue};
     s->depthwise->run(&s->depthwise_problem, &d, parallel);
 }
@@ -129,7 +158,8 @@ static wok_status run_dynamic(wok_call *call, wok_conv_s8_args *a) {
     const wok_tensor *scale = input(call, X_SCALE), *zero = input(call, X_ZERO);
     int64_t count = wok_tensor_count(scale), n = s->problem.c_out;
     if (!zero || wok_tensor_count(zero) != count || (count != 1 && count != a->batch))
-        return wok_call_fail(call, WOK_ERR_SHAPE, "%lld scales for %lld pictures", (long long)count, (long long)a->batch);
+        return wok_call_fail(call, WOK_ERR_SHAPE, "%lld scales for %lld pictures", (long long)count,
+                             (long long)a->batch);
     float *scaled = call->workspace;
     int64_t x_step = a->in_h * a->in_w * a->x_stride, y_step = a->out_h * a->out_w * a->y_stride;
     if (count > 1) a->batch = 1;

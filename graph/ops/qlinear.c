@@ -5,7 +5,9 @@
 
 #include <math.h>
 
-static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
+static const wok_tensor *input(const wok_call *call, int i) {
+    return i < call->in_count ? call->in[i] : NULL;
+}
 
 /* Element i of a vector, the only one of a scalar, 0 where it is left out. */
 static double vector_at(const wok_tensor *t, int64_t i) {

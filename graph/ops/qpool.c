@@ -79,6 +79,7 @@ wok_status wok_qpool_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_wok_qaverage_pool[] = {
-    &(const wok_op_impl){.name = "bytes", .accept = wok_qpool_accept, .prepare = wok_qpool_prepare, .run = wok_qpool_run},
+    &(const wok_op_impl){
+        .name = "bytes", .accept = wok_qpool_accept, .prepare = wok_qpool_prepare, .run = wok_qpool_run},
     NULL,
 };

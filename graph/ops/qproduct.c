@@ -14,7 +14,9 @@
 
 /* ---- the epilogue of a fused integer node ------------------------------------------------------------------------ */
 
-bool wok_q_gives_bytes(const wok_ir_node *node) { return wok_ir_attr(node, "y_scale", WOK_ATTR_FLOAT) != NULL; }
+bool wok_q_gives_bytes(const wok_ir_node *node) {
+    return wok_ir_attr(node, "y_scale", WOK_ATTR_FLOAT) != NULL;
+}
 
 static wok_status f32_epilogue(wok_prepare *prepare, wok_epilogue_s8 *e) {
     e->out = WOK_S8_OUT_F32;
@@ -57,8 +59,10 @@ wok_status wok_prepare_epilogue_s8(wok_prepare *prepare, int bias, int scale, in
     const wok_ir_node *node = prepare->node;
     float by = wok_q_gives_bytes(node) ? wok_ir_float(node, "y_scale", 1) : 1, *kept;
     *e = (wok_epilogue_s8){.residual_stride = n};
-    if (wok_q_gives_bytes(node)) s8_epilogue(node, e);
-    else WOK_TRY(f32_epilogue(prepare, e));
+    if (wok_q_gives_bytes(node))
+        s8_epilogue(node, e);
+    else
+        WOK_TRY(f32_epilogue(prepare, e));
     if (scale >= 0) {
         WOK_TRY(keep_vector(prepare, scale, n, by, &kept));
         e->scale = kept;
@@ -123,8 +127,12 @@ static wok_status qgemm_prepare(wok_prepare *prepare) {
     return WOK_OK;
 }
 
-static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
-static int64_t rows_of(const wok_call *call) { return wok_dims_product(call->in[X]->dims, 0, call->in[X]->rank - 1); }
+static const wok_tensor *input(const wok_call *call, int i) {
+    return i < call->in_count ? call->in[i] : NULL;
+}
+static int64_t rows_of(const wok_call *call) {
+    return wok_dims_product(call->in[X]->dims, 0, call->in[X]->rank - 1);
+}
 
 /* Scales of a tensor that was quantised as a whole at run time. */
 static size_t qgemm_workspace(const wok_call *call) {
@@ -152,9 +160,16 @@ static wok_status dynamic_scales(wok_call *call, wok_gemm_s8_args *a) {
 
 static wok_status qgemm_run(wok_call *call) {
     const qgemm_state *s = call->state;
-    wok_gemm_s8_args args = {.m = rows_of(call), .n = s->problem.n, .k = s->problem.k, .a = call->in[X]->data,
-                             .lda = s->problem.k, .a_zero = s->x_zero, .packed = s->packed, .c = call->out[0]->data,
-                             .ldc = s->problem.n, .epilogue = s->epilogue};
+    wok_gemm_s8_args args = {.m = rows_of(call),
+                             .n = s->problem.n,
+                             .k = s->problem.k,
+                             .a = call->in[X]->data,
+                             .lda = s->problem.k,
+                             .a_zero = s->x_zero,
+                             .packed = s->packed,
+                             .c = call->out[0]->data,
+                             .ldc = s->problem.n,
+                             .epilogue = s->epilogue};
     if (args.m < 1) return WOK_OK;
     if (!args.epilogue.bias && input(call, BIAS)) args.epilogue.bias = input(call, BIAS)->data;
     if (input(call, RESIDUAL)) args.epilogue.residual = input(call, RESIDUAL)->data;
@@ -205,7 +220,8 @@ static wok_status qmatmul_prepare(wok_prepare *prepare) {
     qmatmul_state *s = wok_prepare_alloc(prepare, sizeof *s);
     if (!s) return WOK_ERR_MEMORY;
     const wok_ir_node *node = prepare->node;
-    wok_gemm_s8_problem problem = {.n = 1, .k = 1}; /* sizes may be known only when it runs: any variant takes them all */
+    wok_gemm_s8_problem problem = {.n = 1,
+                                   .k = 1}; /* sizes may be known only when it runs: any variant takes them all */
     s->kernel = (const void *)wok_prepare_kernel(prepare, WOK_FAMILY_gemm_s8, &problem);
     if (!s->kernel) return WOK_ERR_UNSUPPORTED;
     WOK_TRY(wok_prepare_epilogue_s8(prepare, -1, -1, 0, &s->epilogue));
@@ -235,7 +251,9 @@ static qmatmul_layout plan_qmatmul(const wok_call *call) {
     return l;
 }
 
-static size_t qmatmul_workspace(const wok_call *call) { return plan_qmatmul(call).total; }
+static size_t qmatmul_workspace(const wok_call *call) {
+    return plan_qmatmul(call).total;
+}
 
 static wok_status qmatmul_run(wok_call *call) {
     const qmatmul_state *s = call->state;
@@ -248,8 +266,14 @@ static wok_status qmatmul_run(wok_call *call) {
     float *scale = (float *)(void *)(work + l.scale);
     for (int64_t n = 0; n < l.p.n; n++) scale[n] = s->scale;
     memset(work + l.zero, s->b_zero, (size_t)l.p.n);
-    wok_gemm_s8_args args = {.m = l.p.m, .n = l.p.n, .k = l.p.k, .lda = l.p.a_m, .a_zero = s->a_zero, .packed = work,
-                             .ldc = l.p.n, .epilogue = s->epilogue};
+    wok_gemm_s8_args args = {.m = l.p.m,
+                             .n = l.p.n,
+                             .k = l.p.k,
+                             .lda = l.p.a_m,
+                             .a_zero = s->a_zero,
+                             .packed = work,
+                             .ldc = l.p.n,
+                             .epilogue = s->epilogue};
     args.epilogue.scale = scale;
     size_t step = (size_t)(l.p.m * l.p.n) * wok_dtype_size(call->out[0]->dtype);
     for (int64_t i = 0; i < l.p.batches; i++) {

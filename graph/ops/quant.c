@@ -19,7 +19,9 @@ wok_status wok_infer_codes(wok_infer *infer, int i) {
 static double scalar(const wok_tensor *t, int64_t i, double fallback) {
     return t ? wok_get_f64(t->dtype, t->data, i) : fallback;
 }
-static const wok_tensor *input(const wok_call *call, int i) { return i < call->in_count ? call->in[i] : NULL; }
+static const wok_tensor *input(const wok_call *call, int i) {
+    return i < call->in_count ? call->in[i] : NULL;
+}
 
 /* ---- which scale belongs to an element --------------------------------------------------------------------------- */
 
@@ -86,7 +88,9 @@ static wok_status quantize_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_quantize[] = {
-    &(const wok_op_impl){.name = "bytes", .accept = wok_quantize_accept_s8, .prepare = wok_quantize_prepare_s8,
+    &(const wok_op_impl){.name = "bytes",
+                         .accept = wok_quantize_accept_s8,
+                         .prepare = wok_quantize_prepare_s8,
                          .run = wok_quantize_run_s8},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = quantize_run},
     NULL,
@@ -117,7 +121,9 @@ static wok_status dequantize_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_dequantize[] = {
-    &(const wok_op_impl){.name = "bytes", .accept = wok_dequantize_accept_s8, .prepare = wok_quantize_prepare_s8,
+    &(const wok_op_impl){.name = "bytes",
+                         .accept = wok_dequantize_accept_s8,
+                         .prepare = wok_quantize_prepare_s8,
                          .run = wok_quantize_run_s8},
     &(const wok_op_impl){.name = "ref", .accept = wok_accept_number, .run = dequantize_run},
     NULL,

@@ -34,8 +34,10 @@ wok_status wok_infer_reduce(wok_infer *infer) {
     if (!mark_axes(infer->node, axes, count, x->rank, reduced, &noop))
         return wok_infer_fail(infer, WOK_ERR_SHAPE, "an axis is outside a tensor of rank %d", x->rank);
     for (int d = 0; d < x->rank; d++)
-        if (!reduced[d]) dims[rank++] = x->dims[d];
-        else if (keep) dims[rank++] = 1;
+        if (!reduced[d])
+            dims[rank++] = x->dims[d];
+        else if (keep)
+            dims[rank++] = 1;
     wok_infer_out(infer, 0, x->dtype, rank, dims);
     int64_t ints[WOK_MAX_INTS];
     if (infer->node->op == WOK_OP_ReduceProd && x->rank == 1 && reduced[0] && wok_infer_ints(infer, 0, ints, &count)) {
@@ -70,14 +72,28 @@ static double start_of(wok_op op) {
 static double accumulate(wok_op op, double sum, const double *v, int64_t n, double shift) {
     for (int64_t i = 0; i < n; i++) {
         switch (op) {
-        case WOK_OP_ReduceL1: sum += fabs(v[i]); break;
+        case WOK_OP_ReduceL1:
+            sum += fabs(v[i]);
+            break;
         case WOK_OP_ReduceL2:
-        case WOK_OP_ReduceSumSquare: sum += v[i] * v[i]; break;
-        case WOK_OP_ReduceLogSumExp: sum += exp(v[i] - shift); break;
-        case WOK_OP_ReduceMax: sum = isnan(sum) || sum > v[i] ? sum : v[i]; break;
-        case WOK_OP_ReduceMin: sum = isnan(sum) || sum < v[i] ? sum : v[i]; break;
-        case WOK_OP_ReduceProd: sum *= v[i]; break;
-        default: sum += v[i]; break;
+        case WOK_OP_ReduceSumSquare:
+            sum += v[i] * v[i];
+            break;
+        case WOK_OP_ReduceLogSumExp:
+            sum += exp(v[i] - shift);
+            break;
+        case WOK_OP_ReduceMax:
+            sum = isnan(sum) || sum > v[i] ? sum : v[i];
+            break;
+        case WOK_OP_ReduceMin:
+            sum = isnan(sum) || sum < v[i] ? sum : v[i];
+            break;
+        case WOK_OP_ReduceProd:
+            sum *= v[i];
+            break;
+        default:
+            sum += v[i];
+            break;
         }
     }
     return sum;
@@ -85,11 +101,16 @@ static double accumulate(wok_op op, double sum, const double *v, int64_t n, doub
 
 static double finish(wok_op op, double sum, int64_t count, double shift) {
     switch (op) {
-    case WOK_OP_ReduceL2: return sqrt(sum);
-    case WOK_OP_ReduceLogSum: return log(sum);
-    case WOK_OP_ReduceLogSumExp: return log(sum) + shift;
-    case WOK_OP_ReduceMean: return sum / (double)count;
-    default: return sum;
+    case WOK_OP_ReduceL2:
+        return sqrt(sum);
+    case WOK_OP_ReduceLogSum:
+        return log(sum);
+    case WOK_OP_ReduceLogSumExp:
+        return log(sum) + shift;
+    case WOK_OP_ReduceMean:
+        return sum / (double)count;
+    default:
+        return sum;
     }
 }
 
@@ -127,12 +148,24 @@ static int64_t reduce_int(const reduction *r, int64_t base) {
             int64_t v = wok_get_i64(r->x->dtype, r->x->data, base + offset[0] + i * step), s = (int64_t)sum;
             bool below = is_signed ? v < s : (uint64_t)v < sum;
             switch (r->op) {
-            case WOK_OP_ReduceL1: sum += is_signed && v < 0 ? -(uint64_t)v : (uint64_t)v; break;
-            case WOK_OP_ReduceSumSquare: sum += (uint64_t)v * (uint64_t)v; break;
-            case WOK_OP_ReduceMax: sum = first || !below ? (uint64_t)v : sum; break;
-            case WOK_OP_ReduceMin: sum = first || below ? (uint64_t)v : sum; break;
-            case WOK_OP_ReduceProd: sum *= (uint64_t)v; break;
-            default: sum += (uint64_t)v; break;
+            case WOK_OP_ReduceL1:
+                sum += is_signed && v < 0 ? -(uint64_t)v : (uint64_t)v;
+                break;
+            case WOK_OP_ReduceSumSquare:
+                sum += (uint64_t)v * (uint64_t)v;
+                break;
+            case WOK_OP_ReduceMax:
+                sum = first || !below ? (uint64_t)v : sum;
+                break;
+            case WOK_OP_ReduceMin:
+                sum = first || below ? (uint64_t)v : sum;
+                break;
+            case WOK_OP_ReduceProd:
+                sum *= (uint64_t)v;
+                break;
+            default:
+                sum += (uint64_t)v;
+                break;
             }
         }
     }
@@ -229,8 +262,10 @@ wok_status wok_infer_arg(wok_infer *infer) {
     WOK_TRY(wok_infer_axis(infer, "axis", 0, x->rank, &axis));
     if (x->dims[axis] == 0) return wok_infer_fail(infer, WOK_ERR_SHAPE, "axis %d is empty", axis);
     for (int d = 0; d < x->rank; d++)
-        if (d != axis) dims[rank++] = x->dims[d];
-        else if (wok_ir_int(infer->node, "keepdims", 1)) dims[rank++] = 1;
+        if (d != axis)
+            dims[rank++] = x->dims[d];
+        else if (wok_ir_int(infer->node, "keepdims", 1))
+            dims[rank++] = 1;
     wok_infer_out(infer, 0, WOK_I64, rank, dims);
     return WOK_OK;
 }
@@ -289,10 +324,14 @@ static wok_status cum_sum_run(wok_call *call) {
             int64_t at = base + (reverse ? n - 1 - k : k) * inner;
             double before = sum;
             uint64_t total_before = total;
-            if (real) sum += wok_get_f64(x->dtype, x->data, at);
-            else total += (uint64_t)wok_get_i64(x->dtype, x->data, at);
-            if (real) wok_store_f64(y->dtype, y->data, at, 1, exclusive ? &before : &sum);
-            else wok_store_i64(y->dtype, y->data, at, 1, &(int64_t){(int64_t)(exclusive ? total_before : total)});
+            if (real)
+                sum += wok_get_f64(x->dtype, x->data, at);
+            else
+                total += (uint64_t)wok_get_i64(x->dtype, x->data, at);
+            if (real)
+                wok_store_f64(y->dtype, y->data, at, 1, exclusive ? &before : &sum);
+            else
+                wok_store_i64(y->dtype, y->data, at, 1, &(int64_t){(int64_t)(exclusive ? total_before : total)});
         }
     }
     return WOK_OK;
@@ -314,8 +353,10 @@ static void normalise(const reduction *r, int64_t base) {
             for (int64_t i = 0; i < r->inner.n; i++) {
                 int64_t at = base + offset[0] + i * step;
                 double v = wok_get_f64(r->x->dtype, r->x->data, at) - mean;
-                if (pass == 0) square += v * v;
-                else wok_store_f64(r->x->dtype, r->y, at, 1, &(double){v / (sqrt(square / (double)r->count) + 1e-9)});
+                if (pass == 0)
+                    square += v * v;
+                else
+                    wok_store_f64(r->x->dtype, r->y, at, 1, &(double){v / (sqrt(square / (double)r->count) + 1e-9)});
             }
         }
 }

@@ -156,7 +156,9 @@ wok_status wok_infer_resize(wok_infer *infer) {
     return WOK_OK;
 }
 
-wok_status wok_infer_upsample(wok_infer *infer) { return wok_infer_resize(infer); }
+wok_status wok_infer_upsample(wok_infer *infer) {
+    return wok_infer_resize(infer);
+}
 
 /* ---- one axis ---------------------------------------------------------------------------------------------------- */
 
@@ -170,15 +172,20 @@ typedef struct axis_job {
 static double coordinate(const axis_job *a, int64_t i) {
     double x = (double)i, in = (double)a->in, width = a->scale * in; /* of the output, before rounding */
     switch (a->s->coordinates) {
-    case ALIGN_CORNERS: return width == 1 ? 0 : x * (in - 1) / (width - 1);
-    case ASYMMETRIC: return x / a->scale;
-    case PYTORCH: return width == 1 ? -0.5 : (x + 0.5) / a->scale - 0.5;
-    case SYMMETRIC: return in / 2 * (1 - (double)a->out / width) + (x + 0.5) / a->scale - 0.5;
+    case ALIGN_CORNERS:
+        return width == 1 ? 0 : x * (in - 1) / (width - 1);
+    case ASYMMETRIC:
+        return x / a->scale;
+    case PYTORCH:
+        return width == 1 ? -0.5 : (x + 0.5) / a->scale - 0.5;
+    case SYMMETRIC:
+        return in / 2 * (1 - (double)a->out / width) + (x + 0.5) / a->scale - 0.5;
     case CROP:
         x = width == 1 ? (a->roi_end - a->roi_start) * (in - 1) / 2
                        : x * (a->roi_end - a->roi_start) * (in - 1) / (width - 1);
         return x + a->roi_start * (in - 1);
-    default: return (x + 0.5) / a->scale - 0.5;
+    default:
+        return (x + 0.5) / a->scale - 0.5;
     }
 }
 
@@ -201,7 +208,9 @@ static double filter(const axis_job *a, double distance, double ratio) {
     return left != right;
 }
 
-static double shrink(const axis_job *a) { return a->s->antialias && a->scale < 1 ? a->scale : 1; }
+static double shrink(const axis_job *a) {
+    return a->s->antialias && a->scale < 1 ? a->scale : 1;
+}
 
 /* Taps of every position: pixels first .. first + taps - 1 around the coordinate. */
 static int tap_count(const axis_job *a) {
@@ -283,7 +292,11 @@ static bool is_identity(const axis_job *a) {
 }
 
 static axis_job axis_of(const settings *s, const wok_call *call, int d, double scale, double start, double end) {
-    axis_job a = {.s = s, .in = call->in[0]->dims[d], .out = call->out[0]->dims[d], .scale = scale, .roi_start = start,
+    axis_job a = {.s = s,
+                  .in = call->in[0]->dims[d],
+                  .out = call->out[0]->dims[d],
+                  .scale = scale,
+                  .roi_start = start,
                   .roi_end = end};
     a.taps = tap_count(&a);
     return a;

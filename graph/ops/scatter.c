@@ -33,9 +33,10 @@ static void put(const wok_tensor *y, int64_t to, const wok_tensor *u, int64_t fr
     } else {
         int64_t a = wok_get_i64(y->dtype, y->data, to), b = wok_get_i64(u->dtype, u->data, from);
         bool less = y->dtype == WOK_U64 ? (uint64_t)a < (uint64_t)b : a < b;
-        a = how == ADD   ? (int64_t)((uint64_t)a + (uint64_t)b)
-            : how == MUL ? (int64_t)((uint64_t)a * (uint64_t)b)
-                         : (how == MIN) == less ? a : b;
+        a = how == ADD             ? (int64_t)((uint64_t)a + (uint64_t)b)
+            : how == MUL           ? (int64_t)((uint64_t)a * (uint64_t)b)
+            : (how == MIN) == less ? a
+                                   : b;
         wok_store_i64(y->dtype, y->data, to, 1, &a);
     }
 }

@@ -288,10 +288,16 @@ static wok_type constant_type(wok_graph *graph, const wok_ir_node *node) {
     const wok_attr *a;
     if ((a = wok_ir_attr(node, "value", WOK_ATTR_TENSOR))) return graph->values[a->u.tensor].type;
     if ((a = wok_ir_attr(node, "value_ints", WOK_ATTR_INTS)))
-        return (wok_type){.dtype = WOK_I64, .rank = 1, .dims = {a->count}, .data = a->u.ints,
+        return (wok_type){.dtype = WOK_I64,
+                          .rank = 1,
+                          .dims = {a->count},
+                          .data = a->u.ints,
                           .bytes = (size_t)a->count * sizeof(int64_t)};
     if ((a = wok_ir_attr(node, "value_floats", WOK_ATTR_FLOATS)))
-        return (wok_type){.dtype = WOK_F32, .rank = 1, .dims = {a->count}, .data = a->u.floats,
+        return (wok_type){.dtype = WOK_F32,
+                          .rank = 1,
+                          .dims = {a->count},
+                          .data = a->u.floats,
                           .bytes = (size_t)a->count * sizeof(float)};
     bool integer = (a = wok_ir_attr(node, "value_int", WOK_ATTR_INT)) != NULL;
     if (!a) a = wok_ir_attr(node, "value_float", WOK_ATTR_FLOAT);
@@ -372,8 +378,7 @@ static wok_status constant_of_shape_run(wok_call *call) {
 }
 
 const wok_op_impl *const wok_impls_constant_of_shape[] = {
-    &(const wok_op_impl){.name = "copy", .prepare = constant_of_shape_prepare,
-                         .run = constant_of_shape_run},
+    &(const wok_op_impl){.name = "copy", .prepare = constant_of_shape_prepare, .run = constant_of_shape_run},
     NULL,
 };
 

@@ -22,7 +22,7 @@ static uint16_t f64_to_f16(double x) {
     if (magnitude >= 65520.0) return (uint16_t)(sign | 0x7c00);
     int exponent;
     frexp(magnitude, &exponent);
-    if (exponent < -13) exponent = -13; /* subnormal: units of 2^-24 */
+    if (exponent < -13) exponent = -13;                                    /* subnormal: units of 2^-24 */
     uint32_t units = (uint32_t)nearbyint(ldexp(magnitude, 11 - exponent)); /* 11 bits; 2048 carries into the exponent */
     if (units < 0x400) return (uint16_t)(sign | units);
     return (uint16_t)(sign | (((uint32_t)(exponent + 13) << 10) + units));
@@ -85,12 +85,17 @@ void wok_load_f64(wok_dtype dtype, const void *base, int64_t index, int64_t step
         LOAD_CASE(WOK_BOOL, uint8_t, e != 0)
         LOAD_CASE(WOK_F16, uint16_t, f16_to_f64(e))
         LOAD_CASE(WOK_BF16, uint16_t, bf16_to_f64(e))
-    default: return;
+    default:
+        return;
     }
 }
 
-int64_t wok_truncate(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
-static uint64_t truncate_u64(double x) { return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)wok_truncate(x); }
+int64_t wok_truncate(double x) {
+    return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
+}
+static uint64_t truncate_u64(double x) {
+    return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)wok_truncate(x);
+}
 
 void wok_store_f64(wok_dtype dtype, void *base, int64_t index, int64_t n, const double *values) {
     switch (dtype) {
@@ -107,7 +112,8 @@ void wok_store_f64(wok_dtype dtype, void *base, int64_t index, int64_t n, const 
         STORE_CASE(WOK_BOOL, uint8_t, values[i] != 0)
         STORE_CASE(WOK_F16, uint16_t, f64_to_f16(values[i]))
         STORE_CASE(WOK_BF16, uint16_t, f64_to_bf16(values[i]))
-    default: return;
+    default:
+        return;
     }
 }
 
@@ -117,7 +123,8 @@ void wok_load_i64(wok_dtype dtype, const void *base, int64_t index, int64_t step
         EACH_INTEGER(X)
 #undef X
         LOAD_CASE(WOK_BOOL, uint8_t, e != 0)
-    default: return;
+    default:
+        return;
     }
 }
 
@@ -127,7 +134,8 @@ void wok_store_i64(wok_dtype dtype, void *base, int64_t index, int64_t n, const 
         EACH_INTEGER(X)
 #undef X
         STORE_CASE(WOK_BOOL, uint8_t, values[i] != 0)
-    default: return;
+    default:
+        return;
     }
 }
 

@@ -31,10 +31,14 @@ const char *wok_window_read(const wok_ir_node *node, int rank, const int64_t *ke
     }
     if ((wrong = read_list(node, "strides", rank, 1, 1, window->stride))) return wrong;
     if ((wrong = read_list(node, "dilations", rank, 1, 1, window->dilation))) return wrong;
-    if (!strcmp(pad, "SAME_UPPER")) window->pad = WOK_PAD_UPPER;
-    else if (!strcmp(pad, "SAME_LOWER")) window->pad = WOK_PAD_LOWER;
-    else if (!strcmp(pad, "VALID")) window->pad = WOK_PAD_VALID;
-    else if (*pad && strcmp(pad, "NOTSET")) return "auto_pad is not one of NOTSET, SAME_UPPER, SAME_LOWER, VALID";
+    if (!strcmp(pad, "SAME_UPPER"))
+        window->pad = WOK_PAD_UPPER;
+    else if (!strcmp(pad, "SAME_LOWER"))
+        window->pad = WOK_PAD_LOWER;
+    else if (!strcmp(pad, "VALID"))
+        window->pad = WOK_PAD_VALID;
+    else if (*pad && strcmp(pad, "NOTSET"))
+        return "auto_pad is not one of NOTSET, SAME_UPPER, SAME_LOWER, VALID";
     if (window->pad != WOK_PAD_GIVEN) return NULL;
     if ((wrong = read_list(node, "pads", 2 * rank, 0, 0, pads))) return wrong;
     memcpy(window->begin, pads, (size_t)rank * sizeof *pads);
@@ -42,7 +46,9 @@ const char *wok_window_read(const wok_ir_node *node, int rank, const int64_t *ke
     return NULL;
 }
 
-static int64_t extent(const wok_window *w, int d) { return (w->kernel[d] - 1) * w->dilation[d] + 1; }
+static int64_t extent(const wok_window *w, int d) {
+    return (w->kernel[d] - 1) * w->dilation[d] + 1;
+}
 
 /* SAME: pads such that out = ceil(in / stride); the odd one at the end (UPPER) or at the beginning (LOWER). */
 static void same_pads(wok_window *w, int d) {

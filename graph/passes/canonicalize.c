@@ -124,7 +124,9 @@ static void old_pad(wok_pass_ctx *ctx, wok_node id) {
     float_to_input(ctx, id, "value", 2);
 }
 
-static void old_topk(wok_pass_ctx *ctx, wok_node id) { ints_to_input(ctx, id, "k", 1); }
+static void old_topk(wok_pass_ctx *ctx, wok_node id) {
+    ints_to_input(ctx, id, "k", 1);
+}
 
 static bool is_reduce(wok_op op) {
     switch (op) {
@@ -137,8 +139,10 @@ static bool is_reduce(wok_op op) {
     case WOK_OP_ReduceMin:
     case WOK_OP_ReduceProd:
     case WOK_OP_ReduceSum:
-    case WOK_OP_ReduceSumSquare: return true;
-    default: return false;
+    case WOK_OP_ReduceSumSquare:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -149,7 +153,8 @@ static wok_status modernize(wok_pass_ctx *ctx, wok_node id) {
     switch (node->op) {
     case WOK_OP_Softmax:
     case WOK_OP_LogSoftmax:
-    case WOK_OP_Hardmax: return version < 13 ? old_softmax(ctx, id) : WOK_OK;
+    case WOK_OP_Hardmax:
+        return version < 13 ? old_softmax(ctx, id) : WOK_OK;
     case WOK_OP_Squeeze:
     case WOK_OP_Unsqueeze:
         if (version < 13) ints_to_input(ctx, id, "axes", 1);

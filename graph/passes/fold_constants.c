@@ -158,9 +158,12 @@ wok_status wok_pass_fold_constants(wok_pass_ctx *ctx) {
         size_t bytes;
         if (node->dead) continue;
         if (node->op == WOK_OP_Identity && g->values[node->out[0]].is_output) continue;
-        if (!constant_inputs(ctx, node, &bytes)) from_inference(ctx, id);
-        else if (quantised_weights(ctx, node)) continue;
-        else if ((!too_large(ctx, node, bytes) || (widens(node->op) && feeds_product(ctx, node->out[0], 0))) && !weight_transpose(node, bytes))
+        if (!constant_inputs(ctx, node, &bytes))
+            from_inference(ctx, id);
+        else if (quantised_weights(ctx, node))
+            continue;
+        else if ((!too_large(ctx, node, bytes) || (widens(node->op) && feeds_product(ctx, node->out[0], 0))) &&
+                 !weight_transpose(node, bytes))
             evaluate(ctx, id);
     }
     return g->status;

@@ -124,7 +124,8 @@ static bool scores(wok_pass_ctx *ctx, wok_value v, attention *a) {
     }
     wok_value product = unscaled(ctx, v, a);
     node = wok_pass_producer(ctx, product);
-    if (!is_product(node) || !wok_pass_single_use(ctx, product)) return miss(a, "the scores are no product of two matrices");
+    if (!is_product(node) || !wok_pass_single_use(ctx, product))
+        return miss(a, "the scores are no product of two matrices");
     note(ctx, a, node);
     bool turned = true; /* K comes as K^T */
     if (node->op == WOK_OP_ms_FusedMatMul) {
@@ -240,8 +241,10 @@ wok_status wok_pass_fuse_attention(wok_pass_ctx *ctx) {
     attention a;
     for (wok_node id = 0; id < count && g->status == WOK_OK; id++) {
         if (g->nodes[id].dead || g->nodes[id].op != WOK_OP_Reshape) continue;
-        if (match(ctx, id, &a)) replace(ctx, &a);
-        else if (a.reason) wok_pass_near_miss(ctx, &g->nodes[id], "%s", a.reason);
+        if (match(ctx, id, &a))
+            replace(ctx, &a);
+        else if (a.reason)
+            wok_pass_near_miss(ctx, &g->nodes[id], "%s", a.reason);
     }
     return g->status;
 }

@@ -88,8 +88,9 @@ static bool bias(wok_pass_ctx *ctx, wok_node id, int side) {
     if (!column_constant(ctx, c, n, wok_pass_type(ctx, g->nodes[f].out[0])->rank)) return false;
     if (before >= 0 && !wok_pass_constant(ctx, before)) return false;
     bool as_it_is = before < 0 && wok_pass_type(ctx, c)->rank == 1 && wok_pass_type(ctx, c)->dims[0] == n;
-    wok_value sum = as_it_is ? c : before < 0 ? combine(ctx, "bias", c, WOK_ABSENT, WOK_ABSENT, n)
-                                              : combine(ctx, "bias", before, WOK_ABSENT, c, n);
+    wok_value sum = as_it_is     ? c
+                    : before < 0 ? combine(ctx, "bias", c, WOK_ABSENT, WOK_ABSENT, n)
+                                 : combine(ctx, "bias", before, WOK_ABSENT, c, n);
     wok_pass_append(ctx, f, BIAS, sum);
     take(ctx, f, id);
     return true;
@@ -131,9 +132,12 @@ wok_status wok_pass_fuse_epilogue(wok_pass_ctx *ctx) {
     for (wok_node id = 0; id < count && g->status == WOK_OK; id++) {
         if (g->nodes[id].dead) continue;
         wok_op op = g->nodes[id].op;
-        if (op == WOK_OP_Mul) (void)(scale(ctx, id, 0) || scale(ctx, id, 1));
-        else if (op == WOK_OP_Add) (void)(bias(ctx, id, 0) || bias(ctx, id, 1) || residual(ctx, id, 0) || residual(ctx, id, 1));
-        else activation(ctx, id);
+        if (op == WOK_OP_Mul)
+            (void)(scale(ctx, id, 0) || scale(ctx, id, 1));
+        else if (op == WOK_OP_Add)
+            (void)(bias(ctx, id, 0) || bias(ctx, id, 1) || residual(ctx, id, 0) || residual(ctx, id, 1));
+        else
+            activation(ctx, id);
     }
     return g->status;
 }

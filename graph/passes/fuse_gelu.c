@@ -79,15 +79,18 @@ static bool polynomial(wok_pass_ctx *ctx, wok_value v, wok_value x, int depth, d
     case WOK_OP_Mul:
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++) {
-                if (i + j < 4) c[i + j] += a[i] * b[j];
-                else if (a[i] * b[j] != 0) return false;
+                if (i + j < 4)
+                    c[i + j] += a[i] * b[j];
+                else if (a[i] * b[j] != 0)
+                    return false;
             }
         return true;
     case WOK_OP_Div:
         if (b[0] == 0 || b[1] != 0 || b[2] != 0 || b[3] != 0) return false;
         for (int i = 0; i < 4; i++) c[i] = a[i] / b[0];
         return true;
-    default: return false;
+    default:
+        return false;
     }
 }
 

@@ -73,8 +73,10 @@ wok_status wok_pass_fuse_gemm(wok_pass_ctx *ctx) {
     int count = g->node_count;
     for (wok_node id = 0; id < count && g->status == WOK_OK; id++) {
         if (g->nodes[id].dead) continue;
-        if (g->nodes[id].op == WOK_OP_MatMul || g->nodes[id].op == WOK_OP_ms_FusedMatMul) matmul(ctx, id);
-        else if (g->nodes[id].op == WOK_OP_Gemm) gemm(ctx, id);
+        if (g->nodes[id].op == WOK_OP_MatMul || g->nodes[id].op == WOK_OP_ms_FusedMatMul)
+            matmul(ctx, id);
+        else if (g->nodes[id].op == WOK_OP_Gemm)
+            gemm(ctx, id);
     }
     return g->status;
 }

@@ -22,7 +22,8 @@ static bool last_axis(wok_pass_ctx *ctx, const wok_ir_node *reduce) {
 }
 
 static void note(wok_pass_ctx *ctx, layer_norm *ln, const wok_ir_node *node) {
-    if (ln->node_count < (int)(sizeof ln->nodes / sizeof *ln->nodes)) ln->nodes[ln->node_count++] = wok_pass_id(ctx, node);
+    if (ln->node_count < (int)(sizeof ln->nodes / sizeof *ln->nodes))
+        ln->nodes[ln->node_count++] = wok_pass_id(ctx, node);
 }
 
 /* d = Sub(x, ReduceMean(x)). */
@@ -145,7 +146,8 @@ static void plain(wok_pass_ctx *ctx, wok_node id) {
         if (node->out[i] >= 0 && ctx->uses[node->out[i]] > 0) return;
     if (x->dtype != WOK_F32 || x->rank < 1 || (axis != -1 && axis != x->rank - 1)) return;
     for (int i = 1; i < node->in_count; i++)
-        if (node->in[i] >= 0 && (wok_pass_type(ctx, node->in[i])->rank != 1 || !cols_fit(ctx, node->in[i], node->in[0])))
+        if (node->in[i] >= 0 &&
+            (wok_pass_type(ctx, node->in[i])->rank != 1 || !cols_fit(ctx, node->in[i], node->in[0])))
             return;
     layer_norm ln = {.x = node->in[0],
                      .gamma = wok_pass_in(node, 1),
@@ -162,8 +164,10 @@ wok_status wok_pass_fuse_layernorm(wok_pass_ctx *ctx) {
     for (wok_node id = g->node_count - 1; id >= 0 && g->status == WOK_OK; id--) {
         if (g->nodes[id].dead) continue;
         wok_op op = g->nodes[id].op;
-        if (op == WOK_OP_LayerNormalization || op == WOK_OP_ms_LayerNormalization) plain(ctx, id);
-        else if ((op == WOK_OP_Add || op == WOK_OP_Mul || op == WOK_OP_Div) && match(ctx, id, &ln)) replace(ctx, &ln, id);
+        if (op == WOK_OP_LayerNormalization || op == WOK_OP_ms_LayerNormalization)
+            plain(ctx, id);
+        else if ((op == WOK_OP_Add || op == WOK_OP_Mul || op == WOK_OP_Div) && match(ctx, id, &ln))
+            replace(ctx, &ln, id);
     }
     return g->status;
 }

@@ -132,8 +132,10 @@ static bool is_pointwise(wok_op op) {
     case WOK_OP_Div:
     case WOK_OP_Pow:
     case WOK_OP_Max:
-    case WOK_OP_Min: return true;
-    default: return false;
+    case WOK_OP_Min:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -236,10 +238,12 @@ static bool table_into_product(wok_pass_ctx *ctx, wok_value codes, const int8_t 
 }
 
 /* `made` computes what the chain and QuantizeLinear `id` did; its codes are y. */
-static void replace_chain(wok_pass_ctx *ctx, wok_node id, const chain *c, const wok_quantised *q, wok_node made, wok_value y) {
+static void replace_chain(wok_pass_ctx *ctx, wok_node id, const chain *c, const wok_quantised *q, wok_node made,
+                          wok_value y) {
     wok_graph *g = ctx->graph;
     if (made >= 0) {
-        if (g->nodes[made].from_count == 0 && g->nodes[made].op != WOK_OP_wok_QTable) wok_pass_origin(ctx, made, &made, 1);
+        if (g->nodes[made].from_count == 0 && g->nodes[made].op != WOK_OP_wok_QTable)
+            wok_pass_origin(ctx, made, &made, 1);
         for (int i = c->count - 1; i >= 0; i--) wok_pass_origin(ctx, made, &c->nodes[i], 1);
         wok_pass_origin(ctx, made, &id, 1);
     }
@@ -277,7 +281,8 @@ static wok_value unclamped(wok_pass_ctx *ctx, wok_value v, const wok_quantised *
     wok_pass_act act;
     *lo = -128, *hi = 127;
     const wok_ir_node *node = wok_pass_producer(ctx, v);
-    if (!node || !wok_pass_activation(ctx, node, &act) || strcmp(act.name, "clamp") != 0 || !wok_pass_single_use(ctx, v))
+    if (!node || !wok_pass_activation(ctx, node, &act) || strcmp(act.name, "clamp") != 0 ||
+        !wok_pass_single_use(ctx, v))
         return v;
     *lo = code_of(act.lo, q);
     *hi = code_of(act.hi, q);

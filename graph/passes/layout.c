@@ -13,7 +13,7 @@ static const int64_t to_nhwc[4] = {0, 2, 3, 1}, to_nchw[4] = {0, 3, 1, 2};
 static bool is_requantise(wok_pass_ctx *ctx, const wok_ir_node *node) {
     if (!node || (node->op != WOK_OP_QuantizeLinear && node->op != WOK_OP_DequantizeLinear)) return false;
     const wok_type *scale = wok_pass_type(ctx, wok_pass_in(node, 1));
-    return wok_count(scale->dims, scale->rank) == 1;
+    return scale->rank >= 0 && wok_count(scale->dims, scale->rank) == 1;
 }
 
 static wok_value turned(wok_pass_ctx *ctx, const char *name, wok_value x, const int64_t *perm) {
@@ -135,8 +135,10 @@ static bool is_unary(wok_op op) {
     case WOK_OP_Abs:
     case WOK_OP_Swish:
     case WOK_OP_Cast:
-    case WOK_OP_wok_QSignFlip: return true;
-    default: return false;
+    case WOK_OP_wok_QSignFlip:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -214,14 +216,22 @@ wok_status wok_pass_layout(wok_pass_ctx *ctx) {
     for (wok_node id = 0; id < count && g->status == WOK_OK; id++) {
         if (g->nodes[id].dead) continue;
         wok_op op = g->nodes[id].op;
-        if (op == WOK_OP_Conv) convolution(ctx, id);
-        else if (op == WOK_OP_MaxPool) pooling(ctx, id, WOK_OP_wok_MaxPool, "MaxPool");
-        else if (op == WOK_OP_AveragePool) pooling(ctx, id, WOK_OP_wok_AveragePool, "AveragePool");
-        else if (op == WOK_OP_GlobalAveragePool) pooling(ctx, id, WOK_OP_wok_GlobalAveragePool, "GlobalAveragePool");
-        else if (op == WOK_OP_ReduceMean) reduce_mean(ctx, id);
-        else if (op == WOK_OP_Concat) concat(ctx, id);
-        else if (is_unary(op) || is_requantise(ctx, &g->nodes[id])) unary(ctx, id);
-        else if (is_binary(op)) binary(ctx, id);
+        if (op == WOK_OP_Conv)
+            convolution(ctx, id);
+        else if (op == WOK_OP_MaxPool)
+            pooling(ctx, id, WOK_OP_wok_MaxPool, "MaxPool");
+        else if (op == WOK_OP_AveragePool)
+            pooling(ctx, id, WOK_OP_wok_AveragePool, "AveragePool");
+        else if (op == WOK_OP_GlobalAveragePool)
+            pooling(ctx, id, WOK_OP_wok_GlobalAveragePool, "GlobalAveragePool");
+        else if (op == WOK_OP_ReduceMean)
+            reduce_mean(ctx, id);
+        else if (op == WOK_OP_Concat)
+            concat(ctx, id);
+        else if (is_unary(op) || is_requantise(ctx, &g->nodes[id]))
+            unary(ctx, id);
+        else if (is_binary(op))
+            binary(ctx, id);
     }
     return g->status;
 }

@@ -24,7 +24,9 @@ static wok_value unsqueeze(wok_pass_ctx *ctx, const char *name, wok_value x, con
     return binary(ctx, WOK_OP_Unsqueeze, name, x, wok_pass_i64(ctx, "axes", 1, axes, count));
 }
 
-static wok_value scalar_f32(wok_pass_ctx *ctx, float x) { return wok_pass_f32(ctx, "scalar", 0, NULL, &x); }
+static wok_value scalar_f32(wok_pass_ctx *ctx, float x) {
+    return wok_pass_f32(ctx, "scalar", 0, NULL, &x);
+}
 
 /* Range(0, size of x's dimension `axis`, 1), int64. */
 static wok_value positions(wok_pass_ctx *ctx, const char *name, wok_value x, int64_t axis) {
@@ -144,8 +146,10 @@ static bool embed_layer_norm(wok_pass_ctx *ctx, wok_node id) {
     if (segment_table >= 0 && segments >= 0)
         x = binary(ctx, WOK_OP_Add, name, x, embedding(ctx, name, segment_table, segments));
     wok_value place = embedding(ctx, name, table, places);
-    if (sum >= 0) wok_pass_infer(ctx, wok_pass_add(ctx, WOK_OP_Add, name, (wok_value[]){x, place}, 2, &sum, 1));
-    else sum = binary(ctx, WOK_OP_Add, name, x, place);
+    if (sum >= 0)
+        wok_pass_infer(ctx, wok_pass_add(ctx, WOK_OP_Add, name, (wok_value[]){x, place}, 2, &sum, 1));
+    else
+        sum = binary(ctx, WOK_OP_Add, name, x, place);
     if (index >= 0 && ctx->uses[index] > 0) {
         wok_value in[2] = {mask, wok_pass_i64(ctx, "axes", 1, (int64_t[]){1}, 1)};
         wok_node count = wok_pass_add(ctx, WOK_OP_ReduceSum, name, in, 2, &index, 1);
@@ -175,8 +179,9 @@ static bool gelu(wok_pass_ctx *ctx, wok_node id, bool tanh_form) {
 static bool has_inputs(const wok_ir_node *node) {
     static const int embed[] = {0, 2, 3}, skip[] = {0, 1};
     const int *need = node->op == WOK_OP_ms_EmbedLayerNormalization ? embed : skip;
-    int count = node->op == WOK_OP_ms_EmbedLayerNormalization ? 3
-                : node->op == WOK_OP_ms_SkipLayerNormalization || node->op == WOK_OP_ms_Attention ? 2 : 1;
+    int count = node->op == WOK_OP_ms_EmbedLayerNormalization                                     ? 3
+                : node->op == WOK_OP_ms_SkipLayerNormalization || node->op == WOK_OP_ms_Attention ? 2
+                                                                                                  : 1;
     for (int i = 0; i < count; i++)
         if (wok_pass_in(node, need[i]) < 0) return false;
     return node->out_count > 0 && node->out[0] >= 0;
@@ -186,13 +191,24 @@ wok_status wok_lower_contrib(wok_pass_ctx *ctx, wok_node id, bool *lowered) {
     wok_graph *g = ctx->graph;
     if (!has_inputs(&g->nodes[id])) return WOK_OK;
     switch (g->nodes[id].op) {
-    case WOK_OP_ms_Attention: *lowered = attention(ctx, id); break;
-    case WOK_OP_ms_SkipLayerNormalization: *lowered = skip_layer_norm(ctx, id); break;
-    case WOK_OP_ms_EmbedLayerNormalization: *lowered = embed_layer_norm(ctx, id); break;
+    case WOK_OP_ms_Attention:
+        *lowered = attention(ctx, id);
+        break;
+    case WOK_OP_ms_SkipLayerNormalization:
+        *lowered = skip_layer_norm(ctx, id);
+        break;
+    case WOK_OP_ms_EmbedLayerNormalization:
+        *lowered = embed_layer_norm(ctx, id);
+        break;
     case WOK_OP_ms_BiasGelu:
-    case WOK_OP_ms_Gelu: *lowered = gelu(ctx, id, false); break;
-    case WOK_OP_ms_FastGelu: *lowered = gelu(ctx, id, true); break;
-    default: break;
+    case WOK_OP_ms_Gelu:
+        *lowered = gelu(ctx, id, false);
+        break;
+    case WOK_OP_ms_FastGelu:
+        *lowered = gelu(ctx, id, true);
+        break;
+    default:
+        break;
     }
     return g->status;
 }

@@ -12,7 +12,8 @@
 
 #include <math.h>
 
-static wok_value dequantised(wok_pass_ctx *ctx, const char *name, wok_value x, wok_value scale, wok_value zero, int axis) {
+static wok_value dequantised(wok_pass_ctx *ctx, const char *name, wok_value x, wok_value scale, wok_value zero,
+                             int axis) {
     wok_value in[3] = {x, scale, zero};
     wok_value y = wok_pass_op(ctx, WOK_OP_DequantizeLinear, name, in, 3, NULL);
     if (y < 0) return WOK_ABSENT;
@@ -47,7 +48,8 @@ static bool scales_fit(wok_pass_ctx *ctx, wok_value scale, bool vector) {
 }
 
 /* bias[i] * x_scale * w_scale[i] in f32; WOK_ABSENT where the bias is absent, *fits false where it is not constant. */
-static wok_value bias_of(wok_pass_ctx *ctx, wok_value bias, wok_value x_scale, wok_value w_scale, float alpha, bool *fits) {
+static wok_value bias_of(wok_pass_ctx *ctx, wok_value bias, wok_value x_scale, wok_value w_scale, float alpha,
+                         bool *fits) {
     *fits = true;
     if (bias < 0) return WOK_ABSENT;
     const wok_type *b = wok_pass_type(ctx, bias), *s = wok_pass_type(ctx, w_scale);
@@ -99,7 +101,8 @@ static bool qlinear_matmul(wok_pass_ctx *ctx, wok_node id) {
     if (!scales_fit(ctx, node->in[1], false) || !scales_fit(ctx, node->in[4], b->rank == 2)) return false;
     wok_value in[8];
     for (int i = 0; i < 8; i++) in[i] = wok_pass_in(node, i);
-    wok_value operands[2] = {dequantised(ctx, name, in[0], in[1], in[2], 1), dequantised(ctx, name, in[3], in[4], in[5], 1)};
+    wok_value operands[2] = {dequantised(ctx, name, in[0], in[1], in[2], 1),
+                             dequantised(ctx, name, in[3], in[4], in[5], 1)};
     quantise(ctx, id, wok_pass_emit(ctx, WOK_OP_MatMul, name, operands, 2), in[6], in[7]);
     return true;
 }
@@ -138,7 +141,8 @@ static bool qlinear_binary(wok_pass_ctx *ctx, wok_node id) {
     wok_op op = node->op == WOK_OP_ms_QLinearAdd ? WOK_OP_Add : WOK_OP_Mul;
     wok_value in[8];
     for (int i = 0; i < 8; i++) in[i] = wok_pass_in(node, i);
-    wok_value operands[2] = {dequantised(ctx, name, in[0], in[1], in[2], 1), dequantised(ctx, name, in[3], in[4], in[5], 1)};
+    wok_value operands[2] = {dequantised(ctx, name, in[0], in[1], in[2], 1),
+                             dequantised(ctx, name, in[3], in[4], in[5], 1)};
     quantise(ctx, id, wok_pass_emit(ctx, op, name, operands, 2), in[6], in[7]);
     return true;
 }
@@ -197,8 +201,10 @@ static wok_value product(wok_pass_ctx *ctx, const char *name, const integer_prod
 
 static bool give(wok_pass_ctx *ctx, wok_node id, wok_value y, wok_value bias) {
     if (y < 0) return true;
-    if (bias >= 0) finish(ctx, id, WOK_OP_Add, (wok_value[]){y, bias}, 2);
-    else finish(ctx, id, WOK_OP_Identity, &y, 1);
+    if (bias >= 0)
+        finish(ctx, id, WOK_OP_Add, (wok_value[]){y, bias}, 2);
+    else
+        finish(ctx, id, WOK_OP_Identity, &y, 1);
     return true;
 }
 
@@ -227,7 +233,8 @@ static bool integer_to_float(wok_pass_ctx *ctx, wok_node id) {
     const wok_ir_node *node = &ctx->graph->nodes[id];
     const char *name = node->name;
     wok_value bias = wok_pass_in(node, 6);
-    integer_product p = {node->in[0], node->in[2], wok_pass_in(node, 4), node->in[1], node->in[3], wok_pass_in(node, 5)};
+    integer_product p = {node->in[0], node->in[2], wok_pass_in(node, 4),
+                         node->in[1], node->in[3], wok_pass_in(node, 5)};
     if (!scales_fit(ctx, p.a_scale, false)) return false;
     return give(ctx, id, product(ctx, name, &p), bias);
 }
@@ -237,7 +244,8 @@ static bool qattention(wok_pass_ctx *ctx, wok_node id) {
     const wok_ir_node *node = &ctx->graph->nodes[id];
     const char *name = node->name;
     wok_value bias = node->in[2], mask = wok_pass_in(node, 5);
-    integer_product p = {node->in[0], node->in[3], wok_pass_in(node, 6), node->in[1], node->in[4], wok_pass_in(node, 7)};
+    integer_product p = {node->in[0], node->in[3], wok_pass_in(node, 6),
+                         node->in[1], node->in[4], wok_pass_in(node, 7)};
     if (!scales_fit(ctx, p.a_scale, false) || wok_pass_in(node, 8) >= 0 || !wok_lower_attention_fits(ctx, id, mask))
         return false;
     wok_value qkv = product(ctx, name, &p);

@@ -23,8 +23,10 @@ static bool is_mover(wok_op op) {
     case WOK_OP_Expand:
     case WOK_OP_Identity:
     case WOK_OP_MaxPool:
-    case WOK_OP_GlobalMaxPool: return true;
-    default: return false;
+    case WOK_OP_GlobalMaxPool:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -37,7 +39,8 @@ static void sink(wok_pass_ctx *ctx, wok_node id) {
     const char *name = g->nodes[id].name;
     wok_value codes = wok_pass_signed_codes(ctx, q.codes), old = g->nodes[id].out[0], fresh = wok_ir_value_new(g, name);
     int8_t zero = (int8_t)q.zero;
-    wok_value s = wok_pass_f32(ctx, "scale", 0, NULL, &q.scale), z = wok_ir_constant(g, "zero", WOK_I8, 0, NULL, &zero, 1);
+    wok_value s = wok_pass_f32(ctx, "scale", 0, NULL, &q.scale),
+              z = wok_ir_constant(g, "zero", WOK_I8, 0, NULL, &zero, 1);
     if (codes < 0 || fresh < 0 || s < 0 || z < 0) return;
     wok_pass_set_input(ctx, &g->nodes[id], 0, codes);
     g->nodes[id].out[0] = fresh;
@@ -80,8 +83,14 @@ static wok_node product(wok_pass_ctx *ctx, wok_node id, wok_value codes, const w
                         wok_value bias, float x_scale, const char *label) {
     wok_graph *g = ctx->graph;
     for (int64_t n = 0; n < w->n; n++) w->scale[n] *= x_scale;
-    wok_value in[GEMM_INPUTS] = {codes, w->codes, bias, WOK_ABSENT, wok_pass_f32(ctx, "scale", 1, &w->n, w->scale),
-                                 WOK_ABSENT, WOK_ABSENT, wok_pass_zero_points(ctx, w)};
+    wok_value in[GEMM_INPUTS] = {codes,
+                                 w->codes,
+                                 bias,
+                                 WOK_ABSENT,
+                                 wok_pass_f32(ctx, "scale", 1, &w->n, w->scale),
+                                 WOK_ABSENT,
+                                 WOK_ABSENT,
+                                 wok_pass_zero_points(ctx, w)};
     wok_value out = g->nodes[id].out[0];
     const char *name = g->nodes[id].name;
     wok_pass_kill(ctx, &g->nodes[id]);
@@ -152,7 +161,8 @@ static void gemm(wok_pass_ctx *ctx, wok_node id) {
     if (!wrong && (wok_ir_int(node, "transA", 0) || wok_ir_float(node, "alpha", 1) != 1.0f ||
                    (c >= 0 && wok_ir_float(node, "beta", 1) != 1.0f)))
         wrong = "Gemm scales or transposes its first operand";
-    if (!wrong && c >= 0 && !is_row(wok_pass_type(ctx, c), w.n)) wrong = "the third operand is no vector of the columns";
+    if (!wrong && c >= 0 && !is_row(wok_pass_type(ctx, c), w.n))
+        wrong = "the third operand is no vector of the columns";
     if (wrong) {
         wok_pass_near_miss(ctx, node, "%s", wrong);
         return;
@@ -198,8 +208,9 @@ static void convolution(wok_pass_ctx *ctx, wok_node id) {
             wok_pass_near_miss(ctx, node, "the input is not quantised with one constant scale");
         return;
     }
-    const char *wrong = wok_pass_type(ctx, node->in[0])->rank != 4 ? "not two spatial dimensions"
-                                                                   : wok_pass_quantised_weights(ctx, node->in[1], 0, &w);
+    const char *wrong = wok_pass_type(ctx, node->in[0])->rank != 4
+                            ? "not two spatial dimensions"
+                            : wok_pass_quantised_weights(ctx, node->in[1], 0, &w);
     if (!wrong && bias >= 0 && wok_pass_type(ctx, bias)->dtype != WOK_F32) wrong = "the bias is not f32";
     if (wrong) {
         wok_pass_near_miss(ctx, node, "%s", wrong);
@@ -248,7 +259,9 @@ static bool cast_sum(wok_pass_ctx *ctx, wok_value v, dynamic *d) {
     return true;
 }
 
-static wok_value run_time_scale(wok_pass_ctx *ctx, const dynamic *d) { return ctx->graph->nodes[d->dql].out[1]; }
+static wok_value run_time_scale(wok_pass_ctx *ctx, const dynamic *d) {
+    return ctx->graph->nodes[d->dql].out[1];
+}
 
 /* The Mul that scales an integer product back: Mul(sum, Mul(sx, sw)), or Mul(Mul(sum, sx), sw). */
 static bool scaled_sum(wok_pass_ctx *ctx, wok_node id, dynamic *d) {
@@ -363,11 +376,21 @@ wok_status wok_pass_lower_quantized(wok_pass_ctx *ctx) {
         if (g->nodes[id].dead) continue;
         if (ctx->options->quantized_as_f32 && op != WOK_OP_Mul) continue;
         switch (op) {
-        case WOK_OP_DequantizeLinear: to_signed(ctx, id); break;
-        case WOK_OP_MatMul: matmul(ctx, id); break;
-        case WOK_OP_Gemm: gemm(ctx, id); break;
-        case WOK_OP_Conv: convolution(ctx, id); break;
-        case WOK_OP_Mul: dynamic_product(ctx, id); break;
+        case WOK_OP_DequantizeLinear:
+            to_signed(ctx, id);
+            break;
+        case WOK_OP_MatMul:
+            matmul(ctx, id);
+            break;
+        case WOK_OP_Gemm:
+            gemm(ctx, id);
+            break;
+        case WOK_OP_Conv:
+            convolution(ctx, id);
+            break;
+        case WOK_OP_Mul:
+            dynamic_product(ctx, id);
+            break;
         default:
             if (is_mover(op)) sink(ctx, id);
         }

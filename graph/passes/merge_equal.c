@@ -7,7 +7,9 @@
 
 enum { SMALL_CONSTANT = 256 }; /* bytes */
 
-static uint64_t mix(uint64_t h, uint64_t x) { return (h ^ x) * UINT64_C(0x9E3779B97F4A7C15) ^ h >> 29; }
+static uint64_t mix(uint64_t h, uint64_t x) {
+    return (h ^ x) * UINT64_C(0x9E3779B97F4A7C15) ^ h >> 29;
+}
 
 static uint64_t mix_bytes(uint64_t h, const void *data, size_t bytes) {
     const unsigned char *p = data;
@@ -17,13 +19,27 @@ static uint64_t mix_bytes(uint64_t h, const void *data, size_t bytes) {
 
 static size_t attr_bytes(const wok_attr *a, const void **data) {
     switch (a->kind) {
-    case WOK_ATTR_INT: *data = &a->u.i; return sizeof a->u.i;
-    case WOK_ATTR_FLOAT: *data = &a->u.f; return sizeof a->u.f;
-    case WOK_ATTR_STRING: *data = a->u.s; return (size_t)a->count;
-    case WOK_ATTR_INTS: *data = a->u.ints; return (size_t)a->count * sizeof *a->u.ints;
-    case WOK_ATTR_FLOATS: *data = a->u.floats; return (size_t)a->count * sizeof *a->u.floats;
-    case WOK_ATTR_TENSOR: *data = &a->u.tensor; return sizeof a->u.tensor;
-    default: *data = NULL; return 0; /* never equal */
+    case WOK_ATTR_INT:
+        *data = &a->u.i;
+        return sizeof a->u.i;
+    case WOK_ATTR_FLOAT:
+        *data = &a->u.f;
+        return sizeof a->u.f;
+    case WOK_ATTR_STRING:
+        *data = a->u.s;
+        return (size_t)a->count;
+    case WOK_ATTR_INTS:
+        *data = a->u.ints;
+        return (size_t)a->count * sizeof *a->u.ints;
+    case WOK_ATTR_FLOATS:
+        *data = a->u.floats;
+        return (size_t)a->count * sizeof *a->u.floats;
+    case WOK_ATTR_TENSOR:
+        *data = &a->u.tensor;
+        return sizeof a->u.tensor;
+    default:
+        *data = NULL;
+        return 0; /* never equal */
     }
 }
 
@@ -65,7 +81,8 @@ typedef struct table {
 } table;
 
 static bool table_init(wok_pass_ctx *ctx, table *t, int count) {
-    for (t->size = 64; t->size < 2 * (size_t)count; t->size *= 2) {}
+    for (t->size = 64; t->size < 2 * (size_t)count; t->size *= 2) {
+    }
     t->slots = wok_arena_alloc(ctx->graph->arena, t->size * sizeof *t->slots);
     return t->slots != NULL;
 }
@@ -81,7 +98,8 @@ static void merge_constants(wok_pass_ctx *ctx, table *t, wok_value *to) {
     for (wok_value v = 0; v < g->value_count; v++) {
         const wok_type *type = &g->values[v].type;
         to[v] = v;
-        if (!wok_pass_constant(ctx, v) || type->bytes > SMALL_CONSTANT || type->bytes == 0 || ctx->uses[v] == 0) continue;
+        if (!wok_pass_constant(ctx, v) || type->bytes > SMALL_CONSTANT || type->bytes == 0 || ctx->uses[v] == 0)
+            continue;
         uint64_t h = mix_bytes(mix(type->dtype, (uint64_t)type->rank), type->data, type->bytes);
         for (size_t i = h & (t->size - 1);; i = (i + 1) & (t->size - 1)) {
             if (!t->slots[i]) {

@@ -14,7 +14,9 @@ static const wok_pass passes[] = {
 };
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
-const char *wok_pass_name(int index) { return index >= 0 && index < PASS_COUNT ? passes[index].name : NULL; }
+const char *wok_pass_name(int index) {
+    return index >= 0 && index < PASS_COUNT ? passes[index].name : NULL;
+}
 
 static bool named(const char *name, const char *const *names, int count) {
     for (int i = 0; i < count; i++)
@@ -147,17 +149,27 @@ double wok_pass_element(const wok_type *type, int64_t i) {
         return (double)x;                                                                                              \
     }
     switch (type->dtype) {
-    case WOK_F32: WOK_READ(float)
-    case WOK_F64: WOK_READ(double)
-    case WOK_I64: WOK_READ(int64_t)
-    case WOK_I32: WOK_READ(int32_t)
-    case WOK_I16: WOK_READ(int16_t)
-    case WOK_I8: WOK_READ(int8_t)
-    case WOK_U64: WOK_READ(uint64_t)
-    case WOK_U32: WOK_READ(uint32_t)
-    case WOK_U16: WOK_READ(uint16_t)
+    case WOK_F32:
+        WOK_READ(float)
+    case WOK_F64:
+        WOK_READ(double)
+    case WOK_I64:
+        WOK_READ(int64_t)
+    case WOK_I32:
+        WOK_READ(int32_t)
+    case WOK_I16:
+        WOK_READ(int16_t)
+    case WOK_I8:
+        WOK_READ(int8_t)
+    case WOK_U64:
+        WOK_READ(uint64_t)
+    case WOK_U32:
+        WOK_READ(uint32_t)
+    case WOK_U16:
+        WOK_READ(uint16_t)
     case WOK_U8:
-    case WOK_BOOL: WOK_READ(uint8_t)
+    case WOK_BOOL:
+        WOK_READ(uint8_t)
     case WOK_F16: {
         uint16_t x;
         memcpy(&x, p, sizeof x);
@@ -171,7 +183,8 @@ double wok_pass_element(const wok_type *type, int64_t i) {
         memcpy(&f, &bits, sizeof f);
         return f;
     }
-    default: return NAN;
+    default:
+        return NAN;
     }
 #undef WOK_READ
 }
@@ -200,7 +213,9 @@ bool wok_pass_scalar_operand(wok_pass_ctx *ctx, const wok_ir_node *node, double 
     return false;
 }
 
-bool wok_pass_near(double a, double b) { return fabs(a - b) <= 5e-4 * fabs(b) + 1e-12; }
+bool wok_pass_near(double a, double b) {
+    return fabs(a - b) <= 5e-4 * fabs(b) + 1e-12;
+}
 
 int wok_pass_constant_ints(wok_pass_ctx *ctx, wok_value v, int64_t *out, int max) {
     if (v < 0) return -1;
@@ -212,8 +227,10 @@ int wok_pass_constant_ints(wok_pass_ctx *ctx, wok_value v, int64_t *out, int max
         if (wok_pass_constant(ctx, v)) {
             int64_t wide = 0;
             int32_t narrow;
-            if (type->dtype == WOK_I64) memcpy(&wide, (const char *)type->data + 8 * i, 8);
-            else memcpy(&narrow, (const char *)type->data + 4 * i, 4), wide = narrow;
+            if (type->dtype == WOK_I64)
+                memcpy(&wide, (const char *)type->data + 8 * i, 8);
+            else
+                memcpy(&narrow, (const char *)type->data + 4 * i, 4), wide = narrow;
             out[i] = wide;
         } else {
             return -1;
@@ -237,7 +254,9 @@ bool wok_pass_perm_is(const wok_ir_node *transpose, int rank, const int64_t *per
 
 /* ---- rewriting ------------------------------------------------------------------------------------------------------- */
 
-wok_node wok_pass_id(const wok_pass_ctx *ctx, const wok_ir_node *node) { return (wok_node)(node - ctx->graph->nodes); }
+wok_node wok_pass_id(const wok_pass_ctx *ctx, const wok_ir_node *node) {
+    return (wok_node)(node - ctx->graph->nodes);
+}
 
 wok_node wok_pass_add(wok_pass_ctx *ctx, wok_op op, const char *name, const wok_value *in, int in_count,
                       const wok_value *out, int out_count) {
@@ -420,9 +439,15 @@ void wok_pass_near_miss(wok_pass_ctx *ctx, const wok_ir_node *node, const char *
 bool wok_pass_activation(wok_pass_ctx *ctx, const wok_ir_node *node, wok_pass_act *act) {
     *act = (wok_pass_act){"none", -INFINITY, INFINITY};
     switch (node->op) {
-    case WOK_OP_Relu: *act = (wok_pass_act){"clamp", 0, INFINITY}; return true;
-    case WOK_OP_Tanh: act->name = "tanh"; return true;
-    case WOK_OP_Sigmoid: act->name = "sigmoid"; return true;
+    case WOK_OP_Relu:
+        *act = (wok_pass_act){"clamp", 0, INFINITY};
+        return true;
+    case WOK_OP_Tanh:
+        act->name = "tanh";
+        return true;
+    case WOK_OP_Sigmoid:
+        act->name = "sigmoid";
+        return true;
     case WOK_OP_Gelu:
         act->name = strcmp(wok_ir_string(node, "approximate", "none"), "tanh") == 0 ? "gelu_tanh" : "gelu";
         return true;
@@ -433,7 +458,8 @@ bool wok_pass_activation(wok_pass_ctx *ctx, const wok_ir_node *node, wok_pass_ac
         *act = (wok_pass_act){"clamp", (float)lo, (float)hi};
         return lo <= hi;
     }
-    default: return false;
+    default:
+        return false;
     }
 }
 

@@ -23,15 +23,15 @@ typedef struct wok_near_misses {
 typedef struct wok_pass_options {
     const char *const *no_passes;
     int no_pass_count;
-    bool dynamic_per_row; /* DynamicQuantizeLinear takes every row by itself */
-    bool relax_qdq;       /* see relax_qdq.c */
+    bool dynamic_per_row;  /* DynamicQuantizeLinear takes every row by itself */
+    bool relax_qdq;        /* see relax_qdq.c */
     bool quantized_as_f32; /* lower_quantized leaves products to the float kernels */
 } wok_pass_options;
 
 typedef struct wok_pass_ctx {
     wok_graph *graph;
     const wok_pass_options *options;
-    bool lowered; /* lower_quantized has run, or will not: dequantised constants are constants like others */
+    bool lowered;     /* lower_quantized has run, or will not: dequantised constants are constants like others */
     const char *pass; /* name of the running pass */
     int changed;      /* rewrites done by the running pass */
     int *uses;        /* by value: how many node inputs and graph outputs read it */

@@ -12,10 +12,14 @@ bool wok_pass_is_quantize(const wok_ir_node *node) {
     return node && (node->op == WOK_OP_QuantizeLinear || node->op == WOK_OP_ms_QuantizeLinear);
 }
 
-static bool is_byte(wok_dtype dtype) { return dtype == WOK_I8 || dtype == WOK_U8; }
+static bool is_byte(wok_dtype dtype) {
+    return dtype == WOK_I8 || dtype == WOK_U8;
+}
 
 /* A usable scale: rounding and clamping mean nothing with the others. */
-static bool is_scale(double x) { return isfinite(x) && x > 0; }
+static bool is_scale(double x) {
+    return isfinite(x) && x > 0;
+}
 
 static bool one_number(wok_pass_ctx *ctx, wok_value v, double *x) {
     const wok_type *t = wok_pass_type(ctx, v);
@@ -28,7 +32,8 @@ static bool read_pair(wok_pass_ctx *ctx, const wok_ir_node *node, wok_value code
     double scale, zero = 0;
     wok_value z = wok_pass_in(node, 2);
     wok_dtype dtype = wok_pass_type(ctx, codes)->dtype;
-    if (!is_byte(dtype) || node->in_count < 2 || !one_number(ctx, node->in[1], &scale) || !is_scale(scale)) return false;
+    if (!is_byte(dtype) || node->in_count < 2 || !one_number(ctx, node->in[1], &scale) || !is_scale(scale))
+        return false;
     if (z >= 0 && !one_number(ctx, z, &zero)) return false;
     *q = (wok_quantised){codes, dtype, (float)scale, (int32_t)zero - (dtype == WOK_U8 ? 128 : 0)};
     return true;
@@ -70,7 +75,8 @@ static wok_value signed_quantize(wok_pass_ctx *ctx, const wok_ir_node *node, con
     for (int i = 0; i < g->node_count; i++) {
         wok_quantised have;
         const wok_ir_node *n = &g->nodes[i];
-        if (n->dead || !wok_pass_is_quantize(n) || n->in[0] != node->in[0] || !wok_pass_quantises(ctx, n, &have)) continue;
+        if (n->dead || !wok_pass_is_quantize(n) || n->in[0] != node->in[0] || !wok_pass_quantises(ctx, n, &have))
+            continue;
         if (have.dtype == WOK_I8 && have.scale == q->scale && have.zero == q->zero) return n->out[0];
     }
     int8_t zero = (int8_t)q->zero;
@@ -102,7 +108,8 @@ static bool one_or(const wok_type *t, int64_t n) {
 
 static const char *read_zeros(wok_pass_ctx *ctx, wok_value zero, bool is_u8, wok_quantised_weights *w) {
     const wok_type *t = wok_pass_type(ctx, zero);
-    if (zero >= 0 && (!wok_pass_constant(ctx, zero) || !one_or(t, w->n))) return "the zero points of the weights do not fit";
+    if (zero >= 0 && (!wok_pass_constant(ctx, zero) || !one_or(t, w->n)))
+        return "the zero points of the weights do not fit";
     int8_t *zeros = wok_arena_small(ctx->graph->arena, (size_t)w->n);
     if (!zeros) return "no memory";
     bool any = false;
@@ -143,7 +150,8 @@ const char *wok_pass_quantised_weights(wok_pass_ctx *ctx, wok_value v, int axis,
     const wok_type *c = wok_pass_type(ctx, node->in[0]), *s = wok_pass_type(ctx, node->in[1]);
     int64_t along = wok_ir_int(node, "axis", 1);
     if (along < 0) along += c->rank;
-    if (wok_count(s->dims, s->rank) != 1 && along != axis) return "the scales of the weights run along the summed dimension";
+    if (wok_count(s->dims, s->rank) != 1 && along != axis)
+        return "the scales of the weights run along the summed dimension";
     return wok_pass_weights_from(ctx, node->in[0], node->in[1], wok_pass_in(node, 2), axis, w);
 }
 

@@ -26,8 +26,8 @@ wok_value wok_pass_signed_codes(wok_pass_ctx *ctx, wok_value codes);
 typedef struct wok_quantised_weights {
     wok_value codes; /* s8 */
     int64_t n;
-    float *scale;         /* n values */
-    const int8_t *zero;   /* n values, or NULL where all are 0 */
+    float *scale;       /* n values */
+    const int8_t *zero; /* n values, or NULL where all are 0 */
 } wok_quantised_weights;
 
 /* NULL, or why v is no such weights. `axis` counts from the front. */

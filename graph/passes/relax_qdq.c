@@ -13,7 +13,8 @@ static wok_value before_pair(wok_pass_ctx *ctx, wok_value v) {
     wok_quantised to, from;
     if (!wok_pass_quantised(ctx, v, &from)) return WOK_ABSENT;
     const wok_ir_node *node = wok_pass_producer(ctx, from.codes);
-    if (!node || !wok_pass_quantises(ctx, node, &to) || to.scale != from.scale || to.zero != from.zero) return WOK_ABSENT;
+    if (!node || !wok_pass_quantises(ctx, node, &to) || to.scale != from.scale || to.zero != from.zero)
+        return WOK_ABSENT;
     return node->in[0];
 }
 
@@ -32,15 +33,18 @@ static bool is_weights(wok_pass_ctx *ctx, wok_value v) {
 static bool keeps(wok_pass_ctx *ctx, const wok_ir_node *node, int i) {
     switch (node->op) {
     case WOK_OP_MatMul:
-    case WOK_OP_Gemm: return i < 2 && is_weights(ctx, node->in[1 - i]);
+    case WOK_OP_Gemm:
+        return i < 2 && is_weights(ctx, node->in[1 - i]);
     case WOK_OP_Conv:
     case WOK_OP_MaxPool:
     case WOK_OP_AveragePool:
     case WOK_OP_GlobalAveragePool:
-    case WOK_OP_Concat: return true;
+    case WOK_OP_Concat:
+        return true;
     case WOK_OP_Add: /* the convolution's own side goes, bytes of the other one are its residual */
         return i == 0 ? !from_conv(ctx, node->in[0]) && from_conv(ctx, node->in[1]) : from_conv(ctx, node->in[0]);
-    default: return false;
+    default:
+        return false;
     }
 }
 

@@ -169,12 +169,23 @@ wok_status wok_pass_simplify(wok_pass_ctx *ctx) {
     for (wok_node id = 0; id < g->node_count && g->status == WOK_OK; id++) {
         if (g->nodes[id].dead) continue;
         switch (g->nodes[id].op) {
-        case WOK_OP_Identity: bypass(ctx, id); break;
-        case WOK_OP_Dropout: dropout(ctx, id); break;
-        case WOK_OP_Cast: cast(ctx, id); break;
-        case WOK_OP_Transpose: transpose(ctx, id); break;
-        case WOK_OP_Reshape: reshape(ctx, id); break;
-        default: break;
+        case WOK_OP_Identity:
+            bypass(ctx, id);
+            break;
+        case WOK_OP_Dropout:
+            dropout(ctx, id);
+            break;
+        case WOK_OP_Cast:
+            cast(ctx, id);
+            break;
+        case WOK_OP_Transpose:
+            transpose(ctx, id);
+            break;
+        case WOK_OP_Reshape:
+            reshape(ctx, id);
+            break;
+        default:
+            break;
         }
     }
     return g->status;

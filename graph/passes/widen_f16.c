@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-static bool is_half(wok_dtype dtype) { return dtype == WOK_F16 || dtype == WOK_BF16; }
+static bool is_half(wok_dtype dtype) {
+    return dtype == WOK_F16 || dtype == WOK_BF16;
+}
 
 static wok_value widen_constant(wok_pass_ctx *ctx, wok_value v) {
     wok_graph *g = ctx->graph;
@@ -30,8 +32,9 @@ static wok_value widen_constant(wok_pass_ctx *ctx, wok_value v) {
 static wok_value wide_of(wok_pass_ctx *ctx, wok_value *map, wok_value v) {
     wok_graph *g = ctx->graph;
     if (map[v] != WOK_ABSENT) return map[v];
-    map[v] = wok_pass_constant(ctx, v) ? widen_constant(ctx, v)
-                                       : wok_pass_cast(ctx, g->values[v].name, v, WOK_F32); /* an input, or a rounding Cast */
+    map[v] = wok_pass_constant(ctx, v)
+                 ? widen_constant(ctx, v)
+                 : wok_pass_cast(ctx, g->values[v].name, v, WOK_F32); /* an input, or a rounding Cast */
     return map[v];
 }
 
@@ -42,8 +45,10 @@ static bool sets_type(const wok_ir_node *node) {
     case WOK_OP_CastLike:
     case WOK_OP_ConstantOfShape:
     case WOK_OP_EyeLike:
-    case WOK_OP_DequantizeLinear: return true;
-    default: return false;
+    case WOK_OP_DequantizeLinear:
+        return true;
+    default:
+        return false;
     }
 }
 
