@@ -356,6 +356,25 @@ BUG(B28_per_tensor_in_company, 13) {
     const float *y = result(n, out, WOK_F32, DIMS(2, 1))->data;
     cr_expect(fabsf(y[0] - .7843f) < 1e-4f, "%s: %g", level, (double)y[0]);
 }
+/* wok's own dynamic files take a scale a row: the same bits alone and in company. */
+static float first_of(const char *isa, int rows) {
+    net n = begin_at(isa, AS_INPUTS, 13);
+    wok_model_set_metadata(n.model, "wok.dynamic", "per_row");
+    wok_value out = dynamic_product(&n, rows, 2, F32(1, .33f, 100, -100), 1, (int8_t[]){1, 1}, 1);
+    float y = ((const float *)result(&n, out, WOK_F32, DIMS(rows, 1))->data)[0];
+    end(&n);
+    return y;
+}
+Test(quantisation, B28_per_row_alone_and_in_company) {
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (!is_here(levels[i])) continue;
+        float alone = first_of(levels[i], 1), beside = first_of(levels[i], 2);
+        cr_expect(memcmp(&alone, &beside, sizeof alone) == 0, "%s: %.9g alone, %.9g in company", levels[i],
+                  (double)alone, (double)beside);
+        cr_expect(fabsf(alone - 1.3294f) < 1e-4f, "%s: %g", levels[i], (double)alone);
+    }
+}
+
 /* ---- B29: NaN is seen ------------------------------------------------------------------------------------------------------------ */
 
 BUG(B29_relu_and_clip_keep_nan_in_body_and_tail, 13) {
