@@ -325,28 +325,40 @@ static const struct {
 #undef WOK_FAMILY
 };
 
+/* Kernels of this program only: the AMX ones over plain C instead of tiles (kernels/amx_tile.h), run on every machine. */
+extern const wok_gemm_s8_kernel wok_gemm_s8_32x32__twin;
+extern const wok_conv_s8_kernel wok_conv_s8_32x32__twin;
+static const struct {
+    wok_family family;
+    const wok_kernel *kernel;
+} twins[] = {{WOK_FAMILY_gemm_s8, &wok_gemm_s8_32x32__twin.base}, {WOK_FAMILY_conv_s8, &wok_conv_s8_32x32__twin.base}};
+
 static bool wanted(const check *c, const wok_kernel *kernel) {
     return (c->allowed >> kernel->isa & 1) && (c->only_isa < 0 || (int)kernel->isa == c->only_isa) &&
            (!c->only_kernel || strcmp(c->only_kernel, kernel->name) == 0);
 }
 
+static void check_one(check *c, wok_family family, const wok_kernel *kernel, const wok_kernel *reference) {
+    if (!wanted(c, kernel)) return;
+    int64_t before = c->cases;
+    double begin = now();
+    int failures = check_variant(c, wok_family_name(family), families[family].check, kernel, reference, NULL);
+    c->failures += failures;
+    printf("%-9s %-36s %6lld cases %6.2f s%s\n", wok_family_name(family), kernel->name, (long long)(c->cases - before),
+           now() - begin, failures ? "  FAILED" : "");
+    fflush(stdout);
+    if (c->cases == before && !c->only_case && c->sample <= 1) {
+        printf("FAIL %s: no case was run\n", kernel->name);
+        c->failures++;
+    }
+}
+
 static void check_family(check *c, wok_family family) {
     int count;
     const wok_kernel *const *list = wok_kernel_list(family, &count);
-    for (int i = 0; i < count; i++) {
-        if (!wanted(c, list[i])) continue;
-        int64_t before = c->cases;
-        double begin = now();
-        int failures = check_variant(c, wok_family_name(family), families[family].check, list[i], list[count - 1], NULL);
-        c->failures += failures;
-        printf("%-9s %-36s %6lld cases %6.2f s%s\n", wok_family_name(family), list[i]->name, (long long)(c->cases - before),
-               now() - begin, failures ? "  FAILED" : "");
-        fflush(stdout);
-        if (c->cases == before && !c->only_case && c->sample <= 1) {
-            printf("FAIL %s: no case was run\n", list[i]->name);
-            c->failures++;
-        }
-    }
+    for (int i = 0; i < count; i++) check_one(c, family, list[i], list[count - 1]);
+    for (size_t i = 0; i < sizeof twins / sizeof *twins; i++)
+        if (twins[i].family == family) check_one(c, family, twins[i].kernel, list[count - 1]);
 }
 
 /* Present where OpenBLAS is linked: its threads are not counted by the clock of this thread. */

@@ -89,6 +89,7 @@ typedef void (*wok_gemm_s8_rows_fn)(const wok_gemm_s8_rows *rows);
 void wok_gemm_s8_rows__avx2(const wok_gemm_s8_rows *rows);
 void wok_gemm_s8_rows__avxvnni(const wok_gemm_s8_rows *rows);
 void wok_gemm_s8_rows__avx512vnni(const wok_gemm_s8_rows *rows);
+void wok_gemm_s8_rows__amx(const wok_gemm_s8_rows *rows);
 
 /* Bytes of an element of the output. */
 static inline int64_t wok_gemm_s8_out_bytes(const wok_epilogue_s8 *e) {
