@@ -52,8 +52,9 @@ typedef struct scale {
     double most_db, most_us; /* 0: nothing to show */
 } scale;
 
+/* Bars end at 80 dB. 0, that is no bar: not known, or no noise at all. */
 static double shown_db(double value) {
-    return isnan(value) || value < 0 ? 0 : value < 80 ? value : 80;
+    return isnan(value) || value < 0 || value > 200 ? 0 : fmin(value, 80);
 }
 
 static scale find_scale(const wok_quant_report *report, int layers) {
@@ -85,13 +86,15 @@ static void put_axis(FILE *file, const scale *s, int layers) {
 
 static void put_layer(FILE *file, const scale *s, const wok_quant_layer *l, int y) {
     char text[48];
-    const char *name = tail(l->name, 44);
+    const char *name = tail(l->name, 42);
     fprintf(file, "<g><title>");
     put_text(file, l->name);
     fprintf(file, " (%s): ", l->op);
     put_text(file, l->quantised ? l->form : l->reason ? l->reason : "float");
     fprintf(file, "</title>\n");
-    label(file, NAME_X, y + 14, "start", name);
+    fprintf(file, "<text x=\"%d\" y=\"%d\">%s", NAME_X, y + 14, name == l->name ? "" : "&#8230;");
+    put_text(file, name);
+    fputs("</text>\n", file);
     double alone = shown_db(l->snr_db), all = shown_db(l->snr_total_db);
     bar(file, BAR_X, y + 4, BAR_WIDTH * alone / s->most_db, ROW - 8, l->quantised ? GREEN : GREY);
     if (all > 0) bar(file, BAR_X + BAR_WIDTH * all / s->most_db - 1, y + 1, 3, ROW - 2, INK);
