@@ -294,7 +294,9 @@ static void call(void *arg) {
 
 void bench_dwconv(check *c, const wok_kernel *base, const wok_kernel *reference) {
     (void)reference;
-    static const int64_t shapes[][4] = {{192, 3, 1, 28}, {144, 3, 2, 56}, {960, 3, 1, 7}, {96, 5, 1, 28}};
+    static const int64_t shapes[][4] = {{32, 3, 1, 112}, {96, 3, 2, 112}, {144, 3, 1, 56},
+                                        {144, 3, 2, 56}, {192, 3, 1, 28}, {384, 3, 1, 14},
+                                        {576, 3, 1, 14}, {960, 3, 1, 7},  {96, 5, 1, 28}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int64_t channels = shapes[i][0], k = shapes[i][1], stride = shapes[i][2], size = shapes[i][3];
         const int64_t out = (size - 1) / stride + 1;

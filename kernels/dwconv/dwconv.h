@@ -53,6 +53,12 @@ static inline int64_t wok_dwconv_pixel(const wok_dwconv_row *row, int64_t ox) {
     return (row->image * row->args->out_h + row->oy) * row->args->out_w + ox;
 }
 
+/* Calls fn(arg, first, last, begin, end) for all output rows first .. last - 1, counted over the batch, and channels
+ * begin .. end - 1, begin a multiple of 16: by rows, and by channels where rows are fewer than threads want. */
+typedef void (*wok_dwconv_part_fn)(const void *arg, int64_t first, int64_t last, int64_t begin, int64_t end);
+void wok_dwconv_split(int64_t channels, int64_t rows, wok_dwconv_part_fn fn, const void *arg,
+                      const wok_parallel *parallel);
+
 typedef void (*wok_dwconv_row_fn)(const wok_dwconv_row *row);
 
 /* Splits the work into rows; portable, shared by the variants. */

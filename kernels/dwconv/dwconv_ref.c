@@ -36,11 +36,35 @@ void wok_dwconv_pack(const wok_dwconv_problem *p, const float *w, const float *c
                 *out++ = c < p->channels ? w[c * taps + t] * (channel_scale ? channel_scale[c] : 1.0f) : 0.0f;
 }
 
+typedef struct dwconv_split {
+    wok_dwconv_part_fn fn;
+    const void *arg;
+    int64_t channels, rows, row_parts, channel_parts;
+} dwconv_split;
+
+static void dwconv_task(void *arg, int64_t task, int worker) {
+    (void)worker;
+    const dwconv_split *s = arg;
+    int64_t first, last, begin, end;
+    wok_parallel_range(s->rows, 1, task / s->channel_parts, s->row_parts, &first, &last);
+    wok_parallel_range(s->channels, BLOCK, task % s->channel_parts, s->channel_parts, &begin, &end);
+    if (first < last && begin < end) s->fn(s->arg, first, last, begin, end);
+}
+
+void wok_dwconv_split(int64_t channels, int64_t rows, wok_dwconv_part_fn fn, const void *arg,
+                      const wok_parallel *parallel) {
+    const int64_t wanted = 4 * (int64_t)wok_parallel_threads(parallel);
+    if (rows < 1) return;
+    dwconv_split split = {fn, arg, channels, rows, wok_min64(rows, wanted), 1};
+    if (rows < wanted)
+        split.channel_parts = wok_min64(wok_ceil_div(wanted, rows), wok_ceil_div(channels, BLOCK));
+    wok_parallel_for(parallel, dwconv_task, &split, split.row_parts * split.channel_parts);
+}
+
 typedef struct dwconv_run {
     const wok_dwconv_problem *problem;
     const wok_dwconv_args *args;
     wok_dwconv_row_fn row;
-    int64_t row_parts, channel_parts;
 } dwconv_run;
 
 /* Output columns whose windows stay inside the picture; empty: begin == end == 0. */
@@ -53,16 +77,11 @@ static void find_inner(wok_dwconv_row *row) {
     if (row->inner_begin >= row->inner_end) row->inner_begin = row->inner_end = 0;
 }
 
-static void dwconv_task(void *arg, int64_t task, int worker) {
-    (void)worker;
+static void dwconv_part(const void *arg, int64_t first, int64_t last, int64_t begin, int64_t end) {
     const dwconv_run *run = arg;
-    int64_t begin, end;
-    wok_parallel_range(run->args->batch * run->args->out_h, 1, task / run->channel_parts, run->row_parts, &begin, &end);
-    wok_dwconv_row row = {.problem = run->problem, .args = run->args};
-    wok_parallel_range(run->problem->channels, BLOCK, task % run->channel_parts, run->channel_parts, &row.begin,
-                       &row.end);
+    wok_dwconv_row row = {.problem = run->problem, .args = run->args, .begin = begin, .end = end};
     find_inner(&row);
-    for (int64_t i = begin; i < end && row.begin < row.end; i++) {
+    for (int64_t i = first; i < last; i++) {
         row.image = i / run->args->out_h;
         row.oy = i % run->args->out_h;
         run->row(&row);
@@ -71,12 +90,9 @@ static void dwconv_task(void *arg, int64_t task, int worker) {
 
 void wok_dwconv_drive(const wok_dwconv_problem *problem, const wok_dwconv_args *args, wok_dwconv_row_fn row,
                       const wok_parallel *parallel) {
-    const int64_t rows = args->batch * args->out_h, wanted = 4 * (int64_t)wok_parallel_threads(parallel);
-    if (rows < 1 || args->out_w < 1) return;
-    dwconv_run run = {problem, args, row, wok_min64(rows, wanted), 1};
-    if (rows < wanted)
-        run.channel_parts = wok_min64(wok_ceil_div(wanted, rows), wok_ceil_div(problem->channels, BLOCK));
-    wok_parallel_for(parallel, dwconv_task, &run, run.row_parts * run.channel_parts);
+    const dwconv_run run = {problem, args, row};
+    if (args->out_w < 1) return;
+    wok_dwconv_split(problem->channels, args->batch * args->out_h, dwconv_part, &run, parallel);
 }
 
 /* ---- the oracle -------------------------------------------------------------------------------------------------- */

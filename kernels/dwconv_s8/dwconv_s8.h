@@ -5,6 +5,8 @@
  * the channel's weights; zeros past the last channel and where a pair has one tap only. x is multiplied as it is: an
  * accumulator starts at -x_zero * sum, and taps outside the picture read x_zero.
  *
+ * The 16 channels of a block stand in the order 0-3 8-11 4-7 12-15 (lanes_avx2.h says why).
+ *
  * Which taps (ky, kx) are paired, for k = 3 and 5 without dilation, strides 1 and 2 (dwconv_s8_loops.h):
  *     rows (0, 1), and (2, 3) of 5      columns kx = 0 .. k - 1 each: (0, kx) (1, kx)
  *     the last row                      neighbours: (-, 0) (0, 1) (1, 2) .. (k - 1, -)
@@ -44,24 +46,33 @@ static inline int64_t wok_dwconv_s8_block_bytes(const wok_dwconv_problem *p) {
     return (wok_dwconv_s8_pairs(p) + 1) * WOK_DWCONV_BLOCK * (int64_t)sizeof(int32_t);
 }
 
-/* A launch as wok_dwconv_drive() sees it: rows come back with `args` pointing at `geometry`. */
-typedef struct wok_dwconv_s8_job {
-    wok_dwconv_args geometry;
-    const wok_dwconv_s8_args *args;
-} wok_dwconv_s8_job;
+/* Where channel c stands in its block. */
+static inline int64_t wok_dwconv_s8_lane(int64_t c) { return (c & 3) | (c & 4) << 1 | (c & 8) >> 1; }
 
-static inline const wok_dwconv_s8_args *wok_dwconv_s8_args_of(const wok_dwconv_row *row) {
-    return ((const wok_dwconv_s8_job *)(const void *)row->args)->args;
+/* One output row of one picture. */
+typedef struct wok_dwconv_s8_row {
+    const wok_dwconv_problem *problem;
+    const wok_dwconv_s8_args *args;
+    int64_t image, oy;
+} wok_dwconv_s8_row;
+
+/* Row i of a launch, counted over the batch. */
+static inline wok_dwconv_s8_row wok_dwconv_s8_row_at(const wok_dwconv_problem *p, const wok_dwconv_s8_args *a,
+                                                     int64_t i) {
+    return (wok_dwconv_s8_row){p, a, i / a->out_h, i % a->out_h};
 }
 
 /* Input row `ky` of the window, column 0, channel 0; NULL outside the picture. */
-static inline const int8_t *wok_dwconv_s8_input(const wok_dwconv_row *row, int64_t ky) {
-    const wok_dwconv_s8_args *a = wok_dwconv_s8_args_of(row);
+static inline const int8_t *wok_dwconv_s8_input(const wok_dwconv_s8_row *row, int64_t ky) {
+    const wok_dwconv_s8_args *a = row->args;
     const int64_t iy = row->oy * row->problem->stride_h - a->pad_top + ky * row->problem->dilation_h;
     return iy >= 0 && iy < a->in_h ? a->x + (row->image * a->in_h + iy) * a->in_w * a->x_stride : NULL;
 }
 
-void wok_dwconv_s8_drive(const wok_dwconv_problem *problem, const wok_dwconv_s8_args *args, wok_dwconv_row_fn row,
-                         const wok_parallel *parallel);
+/* The launch as wok_dwconv_split() hands it on. */
+typedef struct wok_dwconv_s8_job {
+    const wok_dwconv_problem *problem;
+    const wok_dwconv_s8_args *args;
+} wok_dwconv_s8_job;
 
 #endif

@@ -1,5 +1,5 @@
-/* dwconv_s8_ref.c - the oracle: one tap after the other from weights in their own plain layout; and the packing and
- * splitting that the vector variants share. */
+/* dwconv_s8_ref.c - the oracle: one tap after the other from weights in their own plain layout; and the packing that
+ * the vector variants share. */
 #include "dwconv_s8.h"
 #include "../epilogue_s8_ref.h"
 
@@ -39,8 +39,8 @@ void wok_dwconv_s8_pack(const wok_dwconv_problem *p, const int8_t *w, const int8
     memset(packed, 0, wok_dwconv_s8_packed_bytes(p));
     for (int64_t c = 0; c < p->channels; c++) {
         char *block = (char *)packed + c / BLOCK * wok_dwconv_s8_block_bytes(p);
-        int16_t *pair = (int16_t *)(void *)block + c % BLOCK * 2;
-        int32_t *sum = (int32_t *)(void *)block + pairs * BLOCK + c % BLOCK;
+        int16_t *pair = (int16_t *)(void *)block + wok_dwconv_s8_lane(c % BLOCK) * 2;
+        int32_t *sum = (int32_t *)(void *)block + pairs * BLOCK + wok_dwconv_s8_lane(c % BLOCK);
         const int32_t zero = w_zero ? w_zero[c] : 0;
         for (int64_t i = 0; i < pairs; i++, pair += 2 * BLOCK) {
             int64_t tap[2];
@@ -50,21 +50,6 @@ void wok_dwconv_s8_pack(const wok_dwconv_problem *p, const int8_t *w, const int8
         }
         for (int64_t t = 0; t < taps; t++) *sum += w[c * taps + t] - zero;
     }
-}
-
-void wok_dwconv_s8_drive(const wok_dwconv_problem *problem, const wok_dwconv_s8_args *args, wok_dwconv_row_fn row,
-                         const wok_parallel *parallel) {
-    const wok_dwconv_s8_job job = {
-        .geometry = {.batch = args->batch,
-                     .in_h = args->in_h,
-                     .in_w = args->in_w,
-                     .out_h = args->out_h,
-                     .out_w = args->out_w,
-                     .pad_top = args->pad_top,
-                     .pad_left = args->pad_left},
-        .args = args,
-    };
-    wok_dwconv_drive(problem, &job.geometry, row, parallel);
 }
 
 /* ---- the oracle: weights [channels][kernel_h * kernel_w] int16 --------------------------------------------------- */
@@ -79,9 +64,9 @@ static void pack(const wok_dwconv_problem *p, const int8_t *w, const int8_t *w_z
     for (int64_t i = 0; i < p->channels * taps; i++) out[i] = (int16_t)(w[i] - (w_zero ? w_zero[i / taps] : 0));
 }
 
-static int32_t window(const wok_dwconv_row *row, int64_t ox, int64_t c) {
+static int32_t window(const wok_dwconv_s8_row *row, int64_t ox, int64_t c) {
     const wok_dwconv_problem *p = row->problem;
-    const wok_dwconv_s8_args *a = wok_dwconv_s8_args_of(row);
+    const wok_dwconv_s8_args *a = row->args;
     const int16_t *w = (const int16_t *)a->packed + c * p->kernel_h * p->kernel_w;
     int32_t sum = 0;
     for (int64_t ky = 0; ky < p->kernel_h; ky++) {
@@ -94,17 +79,20 @@ static int32_t window(const wok_dwconv_row *row, int64_t ox, int64_t c) {
     return sum;
 }
 
-static void ref_row(const wok_dwconv_row *row) {
-    const wok_dwconv_s8_args *a = wok_dwconv_s8_args_of(row);
-    for (int64_t ox = 0; ox < a->out_w; ox++)
-        for (int64_t c = row->begin; c < row->end; c++) {
-            const int64_t pixel = wok_dwconv_pixel(row, ox);
-            wok_epilogue_s8_ref(window(row, ox, c), pixel, c, &a->epilogue, a->y, pixel * a->y_stride + c);
-        }
+static void ref_rows(const void *arg, int64_t first, int64_t last, int64_t begin, int64_t end) {
+    const wok_dwconv_s8_job *job = arg;
+    const wok_dwconv_s8_args *a = job->args;
+    for (int64_t i = first; i < last; i++) {
+        const wok_dwconv_s8_row row = wok_dwconv_s8_row_at(job->problem, a, i);
+        for (int64_t m = i * a->out_w; m < (i + 1) * a->out_w; m++)
+            for (int64_t c = begin; c < end; c++)
+                wok_epilogue_s8_ref(window(&row, m - i * a->out_w, c), m, c, &a->epilogue, a->y, m * a->y_stride + c);
+    }
 }
 
 static void run(const wok_dwconv_problem *problem, const wok_dwconv_s8_args *args, const wok_parallel *parallel) {
-    wok_dwconv_s8_drive(problem, args, ref_row, parallel);
+    wok_dwconv_split(problem->channels, args->batch * args->out_h, ref_rows, &(wok_dwconv_s8_job){problem, args},
+                     parallel);
 }
 
 const wok_dwconv_s8_kernel wok_dwconv_s8__ref = {

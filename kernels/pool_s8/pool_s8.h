@@ -1,6 +1,6 @@
 /* pool_s8.h - variants of the pool_s8 family (contract: wok_kernels.h) and what they share. Windows, counts and the
- * splitting of work are those of pool (pool/pool.h). All variants give the bits of the reference: sums of bytes are exact
- * in int32, and x_zero is taken off once for every tap inside the picture. An average that is NaN gives y_zero. */
+ * splitting of work are those of pool (pool/pool.h). All variants give the bits of the reference: sums of bytes are
+ * exact in int32, and x_zero is taken off for every tap inside the picture. An average that is NaN gives y_zero. */
 #ifndef WOK_POOL_S8_H
 #define WOK_POOL_S8_H
 
