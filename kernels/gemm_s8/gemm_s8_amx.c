@@ -18,13 +18,14 @@
  *
  * Bound: one tdpbsud in 16 cycles with 16 rows; a step of four of them loads 4 KiB, so that the weights of a pair of
  * panels should come from L1 or L2. Sums leave through 4 KiB of stack, where `finish` meets them while later tiles
- * compute. Measured: nowhere yet, for want of a processor; the twin (amx_tile.h) is checked on every machine. */
+ * compute. Measured: nowhere yet, for want of a processor. The twin (amx_tile.h) is checked on every machine; the
+ * machine code has been through checkwok on an emulated processor whose tile instructions were interpreted by hand. */
 #include "gemm_s8_driver.h"
 #include "../amx_tile.h"
 
 /* Row sums and the epilogue; whoever compiles the twin brings scalar ones under these names. */
 #if defined(WOK_LEVEL_amx)
-#include "../lanes_avx2.h"
+#include "../lanes_avx512.h"
 #include "gemm_s8_finish.h"
 
 static void rowsums(const int8_t *a, int64_t lda, int64_t rows, int64_t k, int32_t *sums) {
