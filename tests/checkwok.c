@@ -325,13 +325,23 @@ static const struct {
 #undef WOK_FAMILY
 };
 
-/* Kernels of this program only: the AMX ones over plain C instead of tiles (kernels/amx_tile.h), run on every machine. */
+/* Kernels of this program only, which do without instructions that the machine may lack (twin_*.c): the AMX ones over plain
+ * C instead of tiles, the VNNI ones with several instructions in place of one. */
 extern const wok_gemm_s8_kernel wok_gemm_s8_32x32__twin;
 extern const wok_conv_s8_kernel wok_conv_s8_32x32__twin;
+#if defined(__x86_64__)
+extern const wok_gemm_s8_kernel wok_gemm_s8_6x16__twin;
+#endif
 static const struct {
     wok_family family;
     const wok_kernel *kernel;
-} twins[] = {{WOK_FAMILY_gemm_s8, &wok_gemm_s8_32x32__twin.base}, {WOK_FAMILY_conv_s8, &wok_conv_s8_32x32__twin.base}};
+} twins[] = {
+#if defined(__x86_64__)
+    {WOK_FAMILY_gemm_s8, &wok_gemm_s8_6x16__twin.base},
+#endif
+    {WOK_FAMILY_gemm_s8, &wok_gemm_s8_32x32__twin.base},
+    {WOK_FAMILY_conv_s8, &wok_conv_s8_32x32__twin.base},
+};
 
 static bool wanted(const check *c, const wok_kernel *kernel) {
     return (c->allowed >> kernel->isa & 1) && (c->only_isa < 0 || (int)kernel->isa == c->only_isa) &&

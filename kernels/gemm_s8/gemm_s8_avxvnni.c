@@ -8,15 +8,14 @@
  * 12 chains hide the latency of vpdpbusd, and as many streams of B more of the latency of memory. Column tails: the packed
  * zeros are computed with, masks guard the epilogue.
  *
- * Compiled with AVX-512 VNNI and VL in place of AVX-VNNI, this file is the same program in another encoding: that is how it
- * has been run on an emulated processor. Bound: vpdpbusd for M >= 12, reading B below; not measured yet. */
+ * tests/twin_gemm_s8_avx2.c makes vpdpbusd of AVX2's instructions, so that this file is checked on machines without it.
+ * Bound: vpdpbusd for M >= 12, reading B below; not measured yet. */
 #include "../lanes_avx2.h"
 
 enum { ROWS = 6, WIDTH = 4 };
 
-/* acc += u * s, spelled out for gcc 12 as in gemm_s8_avx2.c. */
-#if !defined(__AVXVNNI__)
-#define DOT(acc, u, s) acc = _mm256_dpbusd_epi32(acc, u, s)
+/* acc += u * s, spelled out for gcc 12 as in gemm_s8_avx2.c. tests/twin_gemm_s8_avx2.c brings its own. */
+#if defined(DOT)
 #elif defined(__clang__)
 #define DOT(acc, u, s) acc = _mm256_dpbusd_avx_epi32(acc, u, s)
 #else
