@@ -2,10 +2,10 @@
  *
  * bench_conv [--threads N] [--seconds S] [--layer TEXT]
  * For every distinct layer: microseconds (best and median), GMAC/s and the share of the FMA peak, on one thread and
- * then on N; on the line below the same layer on bytes (conv_s8 with a requantising epilogue), and how many times as fast
- * it is. Layers rotate through copies of their packed weights (up to 48 MB), because in a network every layer
- * finds the caches full of other layers' weights; pictures stay where the last call left them. Totals count a layer
- * as often as the network has it. WOK_ISA chooses the variant. */
+ * then on N; on the line below the same layer on bytes, requantised, and how many times as fast it is. Layers rotate
+ * through copies of their packed weights (up to 48 MB), because in a network every layer finds the caches full of
+ * other layers' weights; pictures stay where the last call left them. Totals count a layer as often as the network has
+ * it. WOK_ISA chooses the variant. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -64,30 +64,33 @@ static const layer layers[] = {
 };
 enum { LAYERS = sizeof layers / sizeof *layers, WEIGHT_BYTES = 48 << 20, MAX_COPIES = 16 };
 
+/* A layer in f32 or on bytes; one of the kernels is there. */
 typedef struct contestant {
-    const wok_conv_f32_kernel *conv; /* or */
-    const wok_dwconv_kernel *dw;     /* or */
+    const wok_conv_f32_kernel *conv;
+    const wok_dwconv_kernel *dw;
     const wok_conv_s8_kernel *conv_s8;
+    const wok_dwconv_s8_kernel *dw_s8;
+    const wok_kernel *kernel; /* the one */
     const wok_parallel *parallel;
     wok_conv_f32_problem conv_problem;
     wok_dwconv_problem dw_problem;
     wok_conv_f32_args conv_args;
     wok_dwconv_args dw_args;
-    wok_conv_s8_args s8_args;
+    wok_conv_s8_args conv_s8_args;
+    wok_dwconv_s8_args dw_s8_args;
     void *packed[MAX_COPIES];
     int copies, turn;
 } contestant;
 
 static void call(void *arg) {
     contestant *c = arg;
-    c->dw_args.packed = c->conv_args.packed = c->s8_args.packed = c->packed[c->turn];
+    const void *packed = c->packed[c->turn];
+    c->dw_args.packed = c->conv_args.packed = c->conv_s8_args.packed = c->dw_s8_args.packed = packed;
     c->turn = (c->turn + 1) % c->copies;
-    if (c->conv_s8)
-        c->conv_s8->run(&c->conv_problem, &c->s8_args, c->parallel);
-    else if (c->dw)
-        c->dw->run(&c->dw_problem, &c->dw_args, c->parallel);
-    else
-        c->conv->run(&c->conv_problem, &c->conv_args, c->parallel);
+    if (c->conv) c->conv->run(&c->conv_problem, &c->conv_args, c->parallel);
+    if (c->dw) c->dw->run(&c->dw_problem, &c->dw_args, c->parallel);
+    if (c->conv_s8) c->conv_s8->run(&c->conv_problem, &c->conv_s8_args, c->parallel);
+    if (c->dw_s8) c->dw_s8->run(&c->dw_problem, &c->dw_s8_args, c->parallel);
 }
 
 static int out_size(const layer *l) {
@@ -101,49 +104,52 @@ static void *room(size_t bytes) {
     return bench_floats(bytes / sizeof(float) + 16, 1);
 }
 
-/* w: f32, or bytes for conv_s8. */
+static size_t packed_bytes(const contestant *c) {
+    return c->conv      ? c->conv->packed_bytes(&c->conv_problem)
+           : c->dw      ? c->dw->packed_bytes(&c->dw_problem)
+           : c->conv_s8 ? c->conv_s8->packed_bytes(&c->conv_problem)
+                        : c->dw_s8->packed_bytes(&c->dw_problem);
+}
+
+/* w: f32 or bytes. */
 static void pack(contestant *c, const void *w) {
-    const size_t bytes = c->dw     ? c->dw->packed_bytes(&c->dw_problem)
-                         : c->conv ? c->conv->packed_bytes(&c->conv_problem)
-                                   : c->conv_s8->packed_bytes(&c->conv_problem);
-    const size_t copies = WEIGHT_BYTES / bytes + 1;
+    const size_t bytes = packed_bytes(c), copies = WEIGHT_BYTES / bytes + 1;
     c->copies = copies < MAX_COPIES ? (int)copies : MAX_COPIES;
     for (int i = 0; i < c->copies; i++) {
-        c->packed[i] = room(bytes);
-        if (c->dw)
-            c->dw->pack(&c->dw_problem, w, NULL, c->packed[i]);
-        else if (c->conv)
-            c->conv->pack(&c->conv_problem, w, NULL, c->packed[i]);
-        else
-            c->conv_s8->pack(&c->conv_problem, w, NULL, c->packed[i]);
+        void *packed = c->packed[i] = room(bytes);
+        if (c->conv) c->conv->pack(&c->conv_problem, w, NULL, packed);
+        if (c->dw) c->dw->pack(&c->dw_problem, w, NULL, packed);
+        if (c->conv_s8) c->conv_s8->pack(&c->conv_problem, w, NULL, packed);
+        if (c->dw_s8) c->dw_s8->pack(&c->dw_problem, w, NULL, packed);
     }
 }
 
-/* False where no variant accepts. */
-static bool prepare(contestant *c, const layer *l, wok_isa_set isa, int threads) {
-    const int size = l->size, pad = l->kernel / 2, out = out_size(l);
+static void set_problems(contestant *c, const layer *l) {
     c->conv_problem = (wok_conv_f32_problem){l->c_in, l->c_out, 1, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
     c->dw_problem = (wok_dwconv_problem){l->c_out, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
+}
+
+static void prepare_f32(contestant *c, const layer *l, wok_isa_set isa, int threads) {
+    const int size = l->size, pad = l->kernel / 2, out = out_size(l);
+    set_problems(c, l);
     if (l->depthwise)
         c->dw = wok_dwconv_select(isa, &c->dw_problem, NULL, NULL);
     else
         c->conv = wok_conv_f32_select(isa, &c->conv_problem, NULL, NULL);
-    if (!c->dw && !c->conv) return false;
+    c->kernel = c->dw ? &c->dw->base : &c->conv->base;
     const wok_epilogue_f32 epilogue = {.bias = bench_floats((size_t)l->c_out, 1), .act = WOK_ACT_CLAMP, .hi = 6};
     const float *x = bench_floats((size_t)(size * size * l->c_in), 1);
     float *y = bench_floats((size_t)(out * out * l->c_out), 1), *w = bench_floats((size_t)weights(l), 1);
     c->dw_args = (wok_dwconv_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue};
     c->conv_args =
         (wok_conv_f32_args){1, size, size, out, out, pad, pad, x, l->c_in, NULL, y, l->c_out, epilogue, NULL};
-    size_t alone = 0, shared = 0;
     if (c->conv) {
-        alone = c->conv->workspace_bytes(&c->conv_problem, &c->conv_args, 1);
-        shared = c->conv->workspace_bytes(&c->conv_problem, &c->conv_args, threads);
+        const size_t alone = c->conv->workspace_bytes(&c->conv_problem, &c->conv_args, 1);
+        const size_t shared = c->conv->workspace_bytes(&c->conv_problem, &c->conv_args, threads);
+        c->conv_args.workspace = room(alone > shared ? alone : shared);
     }
-    c->conv_args.workspace = room(alone > shared ? alone : shared);
     pack(c, w);
     free(w);
-    return true;
 }
 
 static int8_t *bytes_of(size_t count) {
@@ -152,38 +158,34 @@ static int8_t *bytes_of(size_t count) {
     return p;
 }
 
-/* The same layer on bytes. False for depthwise ones. */
-static bool prepare_s8(contestant *c, const layer *l, wok_isa_set isa, int threads) {
+/* The same layer on bytes. */
+static void prepare_s8(contestant *c, const layer *l, wok_isa_set isa, int threads) {
     const int size = l->size, pad = l->kernel / 2, out = out_size(l);
-    if (l->depthwise) return false;
-    c->conv_problem = (wok_conv_f32_problem){l->c_in, l->c_out, 1, l->kernel, l->kernel, l->stride, l->stride, 1, 1};
-    c->conv_s8 = wok_conv_s8_select(isa, &c->conv_problem, NULL, NULL);
+    set_problems(c, l);
+    if (l->depthwise)
+        c->dw_s8 = wok_dwconv_s8_select(isa, &c->dw_problem, NULL, NULL);
+    else
+        c->conv_s8 = wok_conv_s8_select(isa, &c->conv_problem, NULL, NULL);
+    c->kernel = c->dw_s8 ? &c->dw_s8->base : &c->conv_s8->base;
     const wok_epilogue_s8 epilogue = {.out = WOK_S8_OUT_S8,
                                       .scale = bench_floats((size_t)l->c_out, 1e3f),
                                       .bias = bench_floats((size_t)l->c_out, 1),
                                       .zero = -128,
                                       .lo = -128,
                                       .hi = 127};
-    c->s8_args = (wok_conv_s8_args){.batch = 1,
-                                    .in_h = size,
-                                    .in_w = size,
-                                    .out_h = out,
-                                    .out_w = out,
-                                    .pad_top = pad,
-                                    .pad_left = pad,
-                                    .x = bytes_of((size_t)(size * size * l->c_in)),
-                                    .x_stride = l->c_in,
-                                    .x_zero = -128,
-                                    .y = room((size_t)(out * out * l->c_out)),
-                                    .y_stride = l->c_out,
-                                    .epilogue = epilogue};
-    const size_t alone = c->conv_s8->workspace_bytes(&c->conv_problem, &c->s8_args, 1);
-    const size_t shared = c->conv_s8->workspace_bytes(&c->conv_problem, &c->s8_args, threads);
-    c->s8_args.workspace = room(alone > shared ? alone : shared);
-    int8_t *w = bytes_of((size_t)weights(l));
+    const int8_t *x = bytes_of((size_t)(size * size * l->c_in));
+    int8_t *y = room((size_t)(out * out * l->c_out)), *w = bytes_of((size_t)weights(l));
+    c->conv_s8_args =
+        (wok_conv_s8_args){1, size, size, out, out, pad, pad, x, l->c_in, -128, NULL, y, l->c_out, epilogue, NULL};
+    c->dw_s8_args =
+        (wok_dwconv_s8_args){1, size, size, out, out, pad, pad, x, l->c_in, -128, NULL, y, l->c_out, epilogue};
+    if (c->conv_s8) {
+        const size_t alone = c->conv_s8->workspace_bytes(&c->conv_problem, &c->conv_s8_args, 1);
+        const size_t shared = c->conv_s8->workspace_bytes(&c->conv_problem, &c->conv_s8_args, threads);
+        c->conv_s8_args.workspace = room(alone > shared ? alone : shared);
+    }
     pack(c, w);
     free(w);
-    return true;
 }
 
 static void release(contestant *c) {
@@ -192,14 +194,14 @@ static void release(contestant *c) {
     free((void *)(uintptr_t)c->conv_args.epilogue.bias);
     free(c->conv_args.y);
     free(c->conv_args.workspace);
-    free((void *)(uintptr_t)c->s8_args.x);
-    free((void *)(uintptr_t)c->s8_args.epilogue.scale);
-    free((void *)(uintptr_t)c->s8_args.epilogue.bias);
-    free(c->s8_args.y);
-    free(c->s8_args.workspace);
+    free((void *)(uintptr_t)c->conv_s8_args.x);
+    free((void *)(uintptr_t)c->conv_s8_args.epilogue.scale);
+    free((void *)(uintptr_t)c->conv_s8_args.epilogue.bias);
+    free(c->conv_s8_args.y);
+    free(c->conv_s8_args.workspace);
 }
 
-/* What the layers of one model take on one thread and on all, f32 and where there are kernels for it bytes. */
+/* What the layers of one model take on one thread and on all. */
 typedef struct totals {
     double f32[2], s8[2];
 } totals;
@@ -220,19 +222,18 @@ static void measure(const layer *l, contestant *f32, contestant *s8, wok_paralle
         e[1] = (bench_entry){.name = l->name, .fn = call, .arg = f32};
         e[2] = (bench_entry){.name = l->name, .fn = call, .arg = s8};
         f32->parallel = s8->parallel = i ? pool : NULL;
-        bench_contest(e, s8->conv_s8 ? 3 : 2, seconds, i);
+        bench_contest(e, 3, seconds, i);
         sum->f32[i] += l->times * e[1].best;
-        sum->s8[i] += l->times * (s8->conv_s8 ? e[2].best : e[1].best);
+        sum->s8[i] += l->times * e[2].best;
     }
-    printf("%-13s%-22s%-25s", l->model, l->name, f32->dw ? f32->dw->base.name : f32->conv->base.name);
+    printf("%-13s%-22s%-25s", l->model, l->name, f32->kernel->name);
     for (int i = 0; i < sizes; i++) {
         const double peak = bench_fma_macs(isa) / entries[i][0].best * (i ? pool->threads : 1);
         show(&entries[i][1], macs);
         printf(" %4.0f %% ", peak > 0 ? 100 * macs / entries[i][1].best / peak : 0);
     }
     printf("\n");
-    if (!s8->conv_s8) return;
-    printf("%-35s%-25s", "", s8->conv_s8->base.name);
+    printf("%-35s%-25s", "", s8->kernel->name);
     for (int i = 0; i < sizes; i++) {
         show(&entries[i][2], macs);
         printf(" %5.2f x", entries[i][1].best / entries[i][2].best);
@@ -256,7 +257,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < LAYERS; i++) {
         const layer *l = &layers[i];
         contestant f32 = {0}, s8 = {0};
-        if ((strstr(l->name, text) || strstr(l->model, text)) && prepare(&f32, l, isa, threads)) {
+        if (strstr(l->name, text) || strstr(l->model, text)) {
+            prepare_f32(&f32, l, isa, threads);
             prepare_s8(&s8, l, isa, threads);
             measure(l, &f32, &s8, pool, isa, seconds, &sum);
             fflush(stdout);
@@ -264,8 +266,8 @@ int main(int argc, char **argv) {
             release(&s8);
         }
         if (i + 1 < LAYERS && strcmp(l->model, layers[i + 1].model) == 0) continue;
-        printf("%-13severy layer as often as it occurs, best: f32 %.2f ms, convolutions on bytes %.2f ms", l->model,
-               sum.f32[0] * 1e3, sum.s8[0] * 1e3);
+        printf("%-13severy layer as often as it occurs, best: f32 %.2f ms, bytes %.2f ms", l->model, sum.f32[0] * 1e3,
+               sum.s8[0] * 1e3);
         if (pool) printf("; %d threads %.2f ms, %.2f ms", threads, sum.f32[1] * 1e3, sum.s8[1] * 1e3);
         printf("\n");
         sum = (totals){{0}, {0}};
