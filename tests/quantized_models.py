@@ -82,7 +82,7 @@ class Samples(ortq.CalibrationDataReader):
 def peer_static(model, out, name, x):
     """Per channel, signed, min-max: what ONNX Runtime's documentation advises first for CPUs."""
     with tempfile.TemporaryDirectory() as work:
-        quant_pre_process(model, work + "/prepared.onnx")
+        quant_pre_process(model, work + "/prepared.onnx", skip_symbolic_shape=True)  # it needs sympy
         ortq.quantize_static(work + "/prepared.onnx", out, Samples(name, x), quant_format=ortq.QuantFormat.QDQ,
                              per_channel=True, activation_type=ortq.QuantType.QInt8, weight_type=ortq.QuantType.QInt8)
     return out

@@ -55,6 +55,8 @@ if [ -d "$root/../shared/fixtures" ]; then
     done
     "$work/venv/bin/python" "$root/tests/roundtrip.py" "$work/gcc/resave" "$root/../shared/fixtures"
     "$work/venv/bin/python" "$root/tests/trained_models.py" "$work/gcc/wok" "$root/../shared" "$work/models"
+    "$work/venv/bin/python" "$root/tests/quantized_models.py" "$work/gcc/wok" "$root/../shared" "$work/models" \
+        "$work/gcc/resave"
 elif [ "${CI:-}" = true ]; then
     echo "../shared is absent" >&2
     exit 1
