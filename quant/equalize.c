@@ -27,10 +27,7 @@ typedef struct pair {
 } pair;
 
 static bool is_conv(const wok_qgraph *g, int n) {
-    if (n < 0 || !wok_qnode_is(&g->nodes[n], "Conv")) return false;
-    const wok_qvalue *w = wok_qgraph_fixed(g, wok_qnode_in(&g->nodes[n], 1));
-    wok_value b = wok_qnode_in(&g->nodes[n], 2);
-    return w && w->dtype == WOK_F32 && w->rank >= 3 && w->bytes > 0 && (b < 0 || wok_qgraph_fixed(g, b));
+    return n >= 0 && wok_quant_is_convolution(g, &g->nodes[n]);
 }
 
 /* The upper bound of an activation that may stand between; 0: it may not. */
@@ -38,6 +35,7 @@ static double bound_of(const wok_qgraph *g, const wok_qnode *node) {
     if (wok_qnode_is(node, "Relu")) return (double)INFINITY;
     const wok_qvalue *lo = wok_qgraph_fixed(g, wok_qnode_in(node, 1)), *hi = wok_qgraph_fixed(g, wok_qnode_in(node, 2));
     if (!wok_qnode_is(node, "Clip") || !lo || !hi || lo->dtype != WOK_F32 || hi->dtype != WOK_F32) return 0;
+    if (lo->bytes < sizeof(float) || hi->bytes < sizeof(float)) return 0;
     return wok_qfloat(lo->data, 0) == 0 && wok_qfloat(hi->data, 0) > 0 ? (double)wok_qfloat(hi->data, 0) : 0;
 }
 

@@ -106,14 +106,18 @@ wok_status wok_quant_fold_constants(wok_qgraph *g) {
 
 /* ---- y = conv(x) * s + t -------------------------------------------------------------------------------------------- */
 
-/* The convolution with fixed f32 weights that makes v for one reader only. */
+bool wok_quant_is_convolution(const wok_qgraph *g, const wok_qnode *node) {
+    const wok_qvalue *w = wok_qgraph_fixed(g, wok_qnode_in(node, 1)),
+                     *bias = wok_qgraph_fixed(g, wok_qnode_in(node, 2));
+    if (!wok_qnode_is(node, "Conv") || !w || w->dtype != WOK_F32 || w->rank < 3 || w->bytes == 0) return false;
+    return wok_qnode_in(node, 2) < 0 || (bias && bias->dtype == WOK_F32 && wok_qvalue_count(bias) == w->dims[0]);
+}
+
+/* The convolution that makes v for one reader only. */
 static wok_qnode *convolution(const wok_qgraph *g, wok_value v) {
     if (v < 0 || g->values[v].producer < 0 || g->values[v].readers != 1 || g->values[v].is_output) return NULL;
     wok_qnode *node = &g->nodes[g->values[v].producer];
-    const wok_qvalue *w = wok_qgraph_fixed(g, wok_qnode_in(node, 1));
-    wok_value bias = wok_qnode_in(node, 2);
-    if (!wok_qnode_is(node, "Conv") || !w || w->dtype != WOK_F32 || w->rank < 3) return NULL;
-    return bias < 0 || wok_qgraph_fixed(g, bias) ? node : NULL;
+    return wok_quant_is_convolution(g, node) ? node : NULL;
 }
 
 wok_status wok_quant_scale_rows(wok_qgraph *g, wok_qnode *conv, const double *scale, const double *shift) {

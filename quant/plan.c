@@ -79,7 +79,8 @@ static void want(planner *p, wok_value v) {
     for (;;) {
         p->ranges[v].wanted = true;
         int n = p->g->values[v].producer;
-        if (n < 0 || !moved || !is_movement(p->g, &p->g->nodes[n])) return;
+        if (n < 0 || !moved || !is_movement(p->g, &p->g->nodes[n]) || wok_qgraph_fixed(p->g, p->g->nodes[n].in[0]))
+            return;
         p->how[n] = WOK_QHOW_FIRST;
         v = p->g->nodes[n].in[0];
     }

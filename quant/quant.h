@@ -165,6 +165,8 @@ static inline bool wok_quant_is_static(const wok_quant *q) {
 /* fold.c */
 wok_status wok_quant_fold_constants(wok_qgraph *g);
 wok_status wok_quant_fold_batchnorm(wok_qgraph *g, int *folded);
+/* With weights and bias that are fixed, f32 and of the right number. */
+bool wok_quant_is_convolution(const wok_qgraph *g, const wok_qnode *node);
 /* Output channel c of a convolution times scale[c], plus shift[c] (NULL: nothing); new constants. */
 wok_status wok_quant_scale_rows(wok_qgraph *g, wok_qnode *conv, const double *scale, const double *shift);
 wok_status wok_quant_fold_pads(wok_qgraph *g);

@@ -43,7 +43,9 @@ static int64_t norm_width(const wok_qgraph *g, const wok_qnode *node) {
     if (wok_qnode_is(node, "LayerNormalization")) {
         const wok_qvalue *scale = wok_qgraph_fixed(g, wok_qnode_in(node, 1));
         wok_value bias = wok_qnode_in(node, 2);
-        bool fine = scale && scale->dtype == WOK_F32 && scale->rank == 1 && (bias < 0 || wok_qgraph_fixed(g, bias));
+        const wok_qvalue *b = wok_qgraph_fixed(g, bias);
+        bool fine = scale && scale->dtype == WOK_F32 && scale->rank == 1 &&
+                    (bias < 0 || (b && b->dtype == WOK_F32 && b->bytes == scale->bytes));
         return fine ? scale->dims[0] : 0;
     }
     int64_t width = vector_operand(g, node, "Add", &scaled);
@@ -116,7 +118,7 @@ static wok_status smooth_group(wok_quant *q, wok_qpool *pool, const group *k, co
     if (!s) return WOK_ERR_MEMORY;
     for (int n = 0; n < g->node_count; n++) {
         const wok_qvalue *w = weights_of(g, &g->nodes[n], k->x, &transposed);
-        if (w) widen_rows(w, transposed, k->width, s);
+        if (w && w->dims[transposed ? 1 : 0] == k->width) widen_rows(w, transposed, k->width, s);
     }
     for (int64_t j = 0; j < k->width; j++) {
         float v = peaks[j] > 0 && s[j] > 0 ? powf(peaks[j], q->o.smooth) / powf(s[j], 1 - q->o.smooth) : 1;
@@ -125,7 +127,8 @@ static wok_status smooth_group(wok_quant *q, wok_qpool *pool, const group *k, co
     wok_value x = k->alone ? k->x : divided_copy(g, k, s);
     if (x < 0) return WOK_ERR_MEMORY;
     for (int n = 0; n < g->node_count; n++) {
-        if (!weights_of(g, &g->nodes[n], k->x, &transposed)) continue;
+        const wok_qvalue *w = weights_of(g, &g->nodes[n], k->x, &transposed);
+        if (!w || w->dims[transposed ? 1 : 0] != k->width) continue;
         WOK_TRYQ(scale_weights(g, &g->nodes[n], transposed, k->width, s));
         g->nodes[n].in[0] = x;
     }

@@ -91,7 +91,8 @@ typedef struct wok_quant_options {
     bool symmetric_activations; /* zero point 0 (128 for unsigned bytes) */
     bool narrow_weights;        /* -63..63: no u8 x s8 pair sum saturates anywhere, at 1 bit of precision */
 
-    /* Static: evens out the channels of neighbouring convolutions, which leaves the function as it is. */
+    /* Static: evens out the channels of neighbouring convolutions, which leaves the function as it is. (Where Clip stands
+     * between them: for activations up to 1.25 times those of the samples; Clip has one bound for all channels.) */
     bool equalize;
     /* Static: takes the mean error of every output channel, seen on the samples, out of the bias. */
     bool bias_correction;
