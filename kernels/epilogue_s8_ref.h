@@ -7,9 +7,10 @@
 #include "epilogue_ref.h"
 
 static inline int32_t wok_clamp_s8(float v, int32_t zero, int32_t lo, int32_t hi) {
-    /* clamped before it is converted: beyond int32 the conversion has no meaning, and the bounds are whole numbers */
+    /* clamped before it is converted: beyond int32 the conversion has no meaning, and the bounds are whole numbers; a NaN
+     * (of a damaged model's scales) becomes lo */
     float low = (float)(lo - zero), high = (float)(hi - zero);
-    return (int32_t)rintf(v < low ? low : v > high ? high : v) + zero;
+    return (int32_t)rintf(v > high ? high : v > low ? v : low) + zero;
 }
 
 /* Stores element (m, n) of the output, `index` = m * ldc + n elements into y. */
