@@ -80,6 +80,15 @@ static size_t count_numbers(const wok_onnx_tensor *tensor, uint32_t field, wok_w
     return count;
 }
 
+/* An integer of 8 or 16 bits stands in a field of 32: it must be one. Other types take any bits. */
+static bool is_in_range(wok_dtype dtype, uint64_t number) {
+    int64_t x = (int32_t)(uint32_t)number;
+    if (dtype == WOK_U8) return x >= 0 && x <= UINT8_MAX;
+    if (dtype == WOK_I8) return x >= INT8_MIN && x <= INT8_MAX;
+    if (dtype == WOK_U16) return x >= 0 && x <= UINT16_MAX;
+    return dtype != WOK_I16 || (x >= INT16_MIN && x <= INT16_MAX);
+}
+
 /* Little-endian: the low bytes of the number are the element. */
 static bool decode(wok_onnx_reader *reader, const wok_onnx_tensor *tensor, wok_dtype dtype, uint32_t field,
                    wok_wire_type type, uint8_t *out, const char *what) {
@@ -89,6 +98,11 @@ static bool decode(wok_onnx_reader *reader, const wok_onnx_tensor *tensor, wok_d
         if (wire.field != field) continue;
         uint64_t number;
         for (size_t at = 0; wok_wire_number(&wire, type, &at, &number); out += size) {
+            if (!is_in_range(dtype, number)) {
+                fail(reader, wok_ctx_fail(reader->ctx, WOK_ERR_FORMAT, "tensor '%s' holds %d, which is no %s", what,
+                                          (int)(int32_t)(uint32_t)number, wok_dtype_name(dtype)));
+                return false;
+            }
             if (dtype == WOK_BOOL) number = number != 0;
             memcpy(out, &number, size);
         }

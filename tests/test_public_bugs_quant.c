@@ -413,3 +413,28 @@ BUG(B29_codes_of_nan_are_the_same_in_body_and_tail, 13) {
     for (int i = 1; i < 67; i++)
         cr_expect_eq(q[i], q[0], "%s: code %d of NaN is %d, the first %d", level, i, q[i], q[0]);
 }
+
+/* ---- numbers that cannot be ------------------------------------------------------------------------------------------------- */
+
+BUG(scales_of_zero_nan_or_infinity_are_refused, 13) {
+    static const float bad[] = {0, -.1f, NAN, INFINITY};
+    static const char *const text[] = {"0", "-0.1", "nan", "inf"};
+    static int turn; /* forms and levels take turns at the numbers */
+    int i = turn++ % 4;
+    char sentence[64];
+    snprintf(sentence, sizeof sentence, "a scale is %s", text[i]);
+    wok_value x = tensor(n, WOK_U8, DIMS(2), (uint8_t[]){1, 2}), z = u8_zero(n, 0);
+    wok_value s = fixed(n, WOK_F32, SCALAR, &bad[i]);
+    fails(n, OP(n, "DequantizeLinear", x, s, z), WOK_ERR_VALUE, sentence);
+}
+BUG(a_scale_of_zero_among_channels_is_refused, 13) {
+    wok_value x = pair(n, f32(n, DIMS(1, 1, 1, 1), F32(1)), .1f, 0);
+    wok_value w = OP(n, "DequantizeLinear", fixed(n, WOK_I8, DIMS(2, 1, 1, 1), (int8_t[]){1, 2}),
+                     fixed(n, WOK_F32, DIMS(2), F32(.1f, 0)), fixed(n, WOK_I8, DIMS(2), (int8_t[]){0, 0}));
+    int_attr(n, "axis", 0);
+    fails(n, OP(n, "Conv", x, w), WOK_ERR_VALUE, "a scale is 0");
+}
+BUG(zero_points_of_another_type_are_refused, 13) {
+    wok_value x = tensor(n, WOK_U8, DIMS(2), (uint8_t[]){1, 2}), z = fixed(n, WOK_I32, SCALAR, &(int32_t){300});
+    fails(n, OP(n, "DequantizeLinear", x, number(n, .1f), z), WOK_ERR_SHAPE, "the zero point is i32");
+}

@@ -488,6 +488,30 @@ Test(command, quantize_refuses_models) {
     FAILS(1, "not a Hugging Face model", "quantize", digits(""), "-o", "a.onnx", "--dynamic");
 }
 
+/* A zero point of 300 in a field of 32 bits is no u8. */
+Test(command, quantize_refuses_a_zero_point_outside_its_type) {
+    size_t bytes;
+    for (int zero = 255; zero <= 300; zero += 45) {
+        make m = make_start(ctx, 8, 13);
+        wok_wire_mark node = make_node_start(&m, "QuantizeLinear", "x", "scale", "y");
+        wok_wire_put_text(&m.wire, NODE_INPUT, "zero");
+        wok_wire_end(&m.wire, node);
+        make_value(&m, GRAPH_INPUT, "x", WOK_F32, 2, (int64_t[]){1, 2});
+        make_value(&m, GRAPH_OUTPUT, "y", WOK_U8, 2, (int64_t[]){1, 2});
+        make_raw(&m, "scale", WOK_F32, 0, NULL, (float[]){.5f}, 4);
+        wok_wire_mark tensor = make_tensor(&m, GRAPH_INITIALIZER, "zero", WOK_U8, 0, NULL);
+        wok_wire_put_int(&m.wire, TENSOR_INT32_DATA, zero);
+        wok_wire_end(&m.wire, tensor);
+        uint8_t *file = make_end(&m, &bytes);
+        write_file(zero == 300 ? "bad.onnx" : "good.onnx", file, bytes);
+        free(file);
+    }
+    save_x();
+    FAILS(1, "tensor 'zero' holds 300, which is no u8", "run", "bad.onnx", "-i", "x=x.npy", "-o", "out");
+    FAILS(1, "tensor 'zero' holds 300, which is no u8", "quantize", "bad.onnx", "-o", "a.onnx", "--dynamic");
+    WORKS("run", "good.onnx", "-i", "x=x.npy");
+}
+
 Test(command, quantize_refuses_places_it_cannot_write_to) {
     save_digits();
     mkdir("dir.onnx", 0777);

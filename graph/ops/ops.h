@@ -169,6 +169,8 @@ int64_t wok_taps_source(const wok_window *window, const wok_taps *taps, int64_t 
 
 /* Input i is u8, i8, u16 or i16 (quant.c). */
 wok_status wok_infer_codes(wok_infer *infer, int i);
+/* Input i, if it is constant, holds scales: positive numbers. Another one is a damaged file. */
+wok_status wok_infer_scale(wok_infer *infer, int i);
 /* out[0] is a picture of one pixel with in[0]'s channels: global pooling (pooling.c). */
 wok_status wok_infer_channels(wok_infer *infer, bool channel_last);
 

@@ -76,6 +76,9 @@ wok_status wok_infer_qlinear_matmul(wok_infer *infer) {
     WOK_TRY(wok_infer_codes(infer, 0));
     WOK_TRY(wok_infer_codes(infer, 3));
     WOK_TRY(wok_infer_codes(infer, 7));
+    WOK_TRY(wok_infer_scale(infer, 1));
+    WOK_TRY(wok_infer_scale(infer, 4));
+    WOK_TRY(wok_infer_scale(infer, 6));
     WOK_TRY(wok_product_infer(infer, infer->in[0], infer->in[3], false, false));
     infer->out[0].dtype = infer->in[7]->dtype;
     return WOK_OK;
@@ -154,6 +157,9 @@ wok_status wok_infer_qlinear_conv(wok_infer *infer) {
     WOK_TRY(wok_infer_codes(infer, 0));
     WOK_TRY(wok_infer_codes(infer, 3));
     WOK_TRY(wok_infer_codes(infer, 7));
+    WOK_TRY(wok_infer_scale(infer, 1));
+    WOK_TRY(wok_infer_scale(infer, 4));
+    WOK_TRY(wok_infer_scale(infer, 6));
     return wok_conv_infer(infer, infer->in[0], infer->in[3], false, infer->in[7]->dtype);
 }
 

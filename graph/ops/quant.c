@@ -16,6 +16,18 @@ wok_status wok_infer_codes(wok_infer *infer, int i) {
                           wok_dtype_name(dtype));
 }
 
+wok_status wok_infer_scale(wok_infer *infer, int i) {
+    const wok_type *scale = i < infer->in_count ? infer->in[i] : NULL;
+    if (!scale || !scale->data || !wok_dtype_is_float(scale->dtype)) return WOK_OK;
+    int64_t count = (int64_t)(scale->bytes / wok_dtype_size(scale->dtype));
+    for (int64_t k = 0; k < count; k++) {
+        double x = wok_get_f64(scale->dtype, scale->data, k);
+        if (!(x > 0) || !isfinite(x))
+            return wok_infer_fail(infer, WOK_ERR_VALUE, "a scale is %g, not a positive number (input %d)", x, i);
+    }
+    return WOK_OK;
+}
+
 static double scalar(const wok_tensor *t, int64_t i, double fallback) {
     return t ? wok_get_f64(t->dtype, t->data, i) : fallback;
 }
@@ -67,6 +79,7 @@ wok_status wok_infer_quantize(wok_infer *infer) {
     wok_dtype dtype = infer->in[2] ? infer->in[2]->dtype : named > 0 && named <= WOK_BF16 ? (wok_dtype)named : WOK_U8;
     if (dtype && !is_quantised(dtype))
         return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "quantised type %d", (int)dtype);
+    WOK_TRY(wok_infer_scale(infer, 1));
     wok_infer_out(infer, 0, dtype, infer->in[0]->rank, infer->in[0]->dims);
     return WOK_OK;
 }
@@ -102,6 +115,10 @@ wok_status wok_infer_dequantize(wok_infer *infer) {
     wok_dtype dtype = named > 0 && named <= WOK_BF16 ? (wok_dtype)named : infer->in[1]->dtype;
     if (infer->in[0]->dtype && !is_quantised(infer->in[0]->dtype) && infer->in[0]->dtype != WOK_I32)
         return wok_infer_fail(infer, WOK_ERR_UNSUPPORTED, "quantised type %d", (int)infer->in[0]->dtype);
+    if (infer->in[2] && infer->in[2]->dtype && infer->in[0]->dtype && infer->in[2]->dtype != infer->in[0]->dtype)
+        return wok_infer_fail(infer, WOK_ERR_SHAPE, "the zero point is %s, the codes are %s",
+                              wok_dtype_name(infer->in[2]->dtype), wok_dtype_name(infer->in[0]->dtype));
+    WOK_TRY(wok_infer_scale(infer, 1));
     wok_infer_out(infer, 0, dtype, infer->in[0]->rank, infer->in[0]->dims);
     return WOK_OK;
 }
