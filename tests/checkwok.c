@@ -330,7 +330,7 @@ static const struct {
 extern const wok_gemm_s8_kernel wok_gemm_s8_32x32__twin;
 extern const wok_conv_s8_kernel wok_conv_s8_32x32__twin;
 #if defined(__x86_64__)
-extern const wok_gemm_s8_kernel wok_gemm_s8_6x16__twin;
+extern const wok_gemm_s8_kernel wok_gemm_s8_6x16__twin, wok_gemm_s8_8x48__twin;
 #endif
 static const struct {
     wok_family family;
@@ -338,6 +338,7 @@ static const struct {
 } twins[] = {
 #if defined(__x86_64__)
     {WOK_FAMILY_gemm_s8, &wok_gemm_s8_6x16__twin.base},
+    {WOK_FAMILY_gemm_s8, &wok_gemm_s8_8x48__twin.base},
 #endif
     {WOK_FAMILY_gemm_s8, &wok_gemm_s8_32x32__twin.base},
     {WOK_FAMILY_conv_s8, &wok_conv_s8_32x32__twin.base},
