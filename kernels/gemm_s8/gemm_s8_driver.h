@@ -69,7 +69,7 @@ typedef struct wok_gemm_s8_tiles {
 
 /* Memory of a level's rows function, on its stack, aligned to 64. */
 typedef struct wok_gemm_s8_scratch {
-    int32_t *acc;      /* chunk x slab x 16, and mr x width x 16 */
+    int32_t *acc;      /* chunk x slab x 16, and chunk x width x 16 */
     int32_t *row_term; /* chunk */
     int16_t *wide;     /* chunk x wide_stride */
     int16_t *halves;   /* kc x width x 16 */
@@ -104,12 +104,13 @@ static inline const uint8_t *wok_gemm_s8_line(const uint8_t *from, int64_t panel
     return from + i / lines * panel_stride + i % lines * WOK_GEMM_S8_LINE;
 }
 
-static inline void wok_gemm_s8_finish(const wok_gemm_s8_walk *w, const wok_gemm_s8_tile *t, int64_t begin,
-                                      int64_t height, int64_t panel, int64_t width) {
+/* Outputs of all rows of the chunk, one group: at once, since setting the columns up costs as much as a few rows. */
+static inline void wok_gemm_s8_finish(const wok_gemm_s8_walk *w, const int32_t *acc, int64_t acc_stride, int64_t panel,
+                                      int64_t width) {
     int64_t n = panel * WOK_GEMM_S8_PANEL;
-    wok_gemm_s8_sums sums = {.acc = t->acc, .row_term = w->scratch->row_term + begin, .acc_stride = t->acc_stride};
-    sums.row = w->row + begin;
-    sums.count = height;
+    wok_gemm_s8_sums sums = {.acc = acc, .row_term = w->scratch->row_term, .acc_stride = acc_stride};
+    sums.row = w->row;
+    sums.count = w->rows;
     sums.column = n;
     sums.columns = wok_min64(width * WOK_GEMM_S8_PANEL, w->job->n - n);
     w->tiles->finish(w, &sums);
@@ -134,12 +135,12 @@ static inline void wok_gemm_s8_group(const wok_gemm_s8_walk *w, int64_t kb, int6
                 height = wok_gemm_s8_cut(w->rows, w->blocks, i + 1) - begin;
         t.a = w->job->a + (w->row + begin) * t.lda + k0;
         t.wide = w->scratch->wide + begin * tiles->wide_stride;
-        t.acc = w->k_blocks > 1 ? sums + begin * sums_stride : sums;
+        t.acc = sums + begin * sums_stride;
         t.split = i == 0;
         t.next = wok_gemm_s8_line(next, t.panel_stride, t.k / 4, width, i * lines * (t.k / 16));
         (w->small ? tiles->small : tiles->many)[height][width](&t);
-        if (kb + 1 == w->k_blocks) wok_gemm_s8_finish(w, &t, begin, height, panel, width);
     }
+    if (kb + 1 == w->k_blocks) wok_gemm_s8_finish(w, sums, sums_stride, panel, width);
 }
 
 /* One slab: panels [p0, p1). */
