@@ -380,6 +380,15 @@ static void qlinear_conv(void) {
     wok_graph_output(m, dequantised(y, 0.05f, 4));
 }
 
+/* Codes between operators: pooled and flattened without a DequantizeLinear. */
+static void codes_between(void) {
+    wok_value x = quantised(INPUT(-1, 3, 4, 4), 0.02f, -3), y = by_hand ? dequantised(x, 0.02f, -3) : x;
+    y = unary("MaxPool", y);
+    set_ints("kernel_shape", (const int64_t[]){2, 2}, 2);
+    y = unary("Flatten", y);
+    wok_graph_output(m, by_hand ? y : dequantised(y, 0.02f, -3));
+}
+
 static void qlinear_matmul(void) {
     wok_value x = quantised(INPUT(-1, -1, 8), 0.02f, -3), w = weight_codes(2, (const int64_t[]){8, 12}, 1, false), y;
     wok_value sw = number(0.01f), zw = code(2, false);
@@ -486,7 +495,8 @@ Test(passes_quantised, operators_that_quantise_inside) {
                  {qgemm, 2, {3, 8}, 0},
                  {integer_to_float, 3, {2, 3, 8}, 0},
                  {qattention, 3, {2, 3, 8}, 1e-5},
-                 {qlinear_add_mul_concat_pool, 4, {2, 3, 4, 4}, 0}};
+                 {qlinear_add_mul_concat_pool, 4, {2, 3, 4, 4}, 0},
+                 {codes_between, 4, {2, 3, 4, 4}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int u8 = 0; u8 < 2; u8++) {
             is_u8 = u8;

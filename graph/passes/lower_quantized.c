@@ -30,11 +30,29 @@ static bool is_mover(wok_op op) {
     }
 }
 
+/* f(u8 codes) in files that keep codes between operators (QOperator): f of the s8 ones, turned back behind it. */
+static bool move_codes(wok_pass_ctx *ctx, wok_node id) {
+    wok_graph *g = ctx->graph;
+    wok_value x = g->nodes[id].in[0], old = g->nodes[id].out[0];
+    const wok_ir_node *from = wok_pass_producer(ctx, x);
+    if (wok_pass_type(ctx, x)->dtype != WOK_U8 || !from) return false;
+    if (!wok_pass_is_quantize(from) && from->op != WOK_OP_wok_QSignFlip) return false;
+    const char *name = g->nodes[id].name;
+    wok_value codes = wok_pass_signed_codes(ctx, x), fresh = wok_ir_value_new(g, name);
+    if (codes < 0 || fresh < 0) return true;
+    wok_pass_set_input(ctx, &g->nodes[id], 0, codes);
+    g->nodes[id].out[0] = fresh;
+    g->values[fresh].producer = id;
+    wok_pass_infer(ctx, id);
+    wok_pass_infer(ctx, wok_pass_add(ctx, WOK_OP_wok_QSignFlip, name, &fresh, 1, &old, 1));
+    return true;
+}
+
 /* f(DequantizeLinear(codes)) is DequantizeLinear(f(codes)). */
 static void sink(wok_pass_ctx *ctx, wok_node id) {
     wok_graph *g = ctx->graph;
     wok_quantised q;
-    if (g->nodes[id].out_count != 1 || !wok_pass_quantised(ctx, g->nodes[id].in[0], &q)) return;
+    if (g->nodes[id].out_count != 1 || move_codes(ctx, id) || !wok_pass_quantised(ctx, g->nodes[id].in[0], &q)) return;
     if (g->values[g->nodes[id].out[0]].is_output && g->nodes[id].op == WOK_OP_Identity) return;
     const char *name = g->nodes[id].name;
     wok_value codes = wok_pass_signed_codes(ctx, q.codes), old = g->nodes[id].out[0], fresh = wok_ir_value_new(g, name);

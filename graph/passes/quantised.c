@@ -94,6 +94,7 @@ wok_value wok_pass_signed_codes(wok_pass_ctx *ctx, wok_value codes) {
     if (quantises && wok_pass_quantised(ctx, node->in[0], &from) && from.scale == to.scale && from.zero == to.zero)
         return wok_pass_signed_codes(ctx, from.codes);
     if (wok_pass_type(ctx, codes)->dtype == WOK_I8) return codes;
+    if (node && node->op == WOK_OP_wok_QSignFlip) return node->in[0];
     if (wok_pass_constant(ctx, codes)) return flipped_constant(ctx, codes);
     if (quantises) return signed_quantize(ctx, node, &to);
     return wok_pass_emit(ctx, WOK_OP_wok_QSignFlip, ctx->graph->values[codes].name, &codes, 1);
