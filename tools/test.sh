@@ -75,8 +75,8 @@ step "clang: all tests"
 build clang clang -DWOK_TESTS=ON
 run_tests clang
 
-step "gcc with AddressSanitizer and UndefinedBehaviorSanitizer: all tests"
-build asan gcc -DWOK_TESTS=ON -DWOK_SANITIZE=address,undefined
+step "gcc with AddressSanitizer and UndefinedBehaviorSanitizer: all tests, and the fuzz targets on seeds, cut and changed"
+build asan gcc -DWOK_TESTS=ON -DWOK_FUZZ=ON -DWOK_SANITIZE=address,undefined
 run_tests asan
 
 # A fuzzer may always find something new, and clang with sanitizers takes minutes over the kernels: asked for by name.

@@ -1,7 +1,9 @@
 #!/bin/sh
 # run.sh PROGRAM [ARGUMENT]... - runs a static x86-64 program on an emulated processor with AVX-512 (Bochs, full system), on
 # machines that have none. Prints what the program prints and ends with its status; 77 if the tools cannot be had.
-#   WOK_EMULATE_CPU    corei7_skylake_x (AVX-512 F BW DQ VL CD, the default) or tigerlake (VNNI and more)
+#   WOK_EMULATE_CPU    corei7_skylake_x (AVX-512 F BW DQ VL CD). tigerlake, which has VNNI, does not boot: Bochs 2.7
+#                      gives PKRU no room in the XSAVE area, and the kernel stops early even with clearcpuid of it. VNNI
+#                      kernels run here as twins with vpdpbusd spelled out (tests/twin_gemm_s8_*.c)
 #   WOK_EMULATE_DIR    where the kernel and the image are kept; default: a folder under TMPDIR
 #   WOK_EMULATE_LIMIT  seconds; default 1500
 # About 40 s of boot, then some 50 million instructions a second. The Linux kernel is Debian's cloud kernel, only
