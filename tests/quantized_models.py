@@ -8,6 +8,7 @@ the first 32 of the 100 CIFAR pictures, and other crops of the dogs than those c
 import argparse
 import csv
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -31,6 +32,8 @@ parser.add_argument("--out", help="where the table is written too")
 options = parser.parse_args()
 WOK, MODELS = options.wok, options.shared + "/models"
 table, missed = [], []
+
+logging.getLogger().setLevel(logging.ERROR)  # the peer's quantiser warns of every tensor without a known type
 
 
 # ---- running -----------------------------------------------------------------------------------------------------------
