@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     status = wok_preprocess_decode(ctx, &p, data, size, "fuzz", &tensor);
     fuzz_sentence(status, wok_ctx_error(ctx));
     wok_preprocess_free(ctx, &tensor);
-    fuzz_sentence(wok_preprocess_parse(ctx, (const char *)data, size, "fuzz", &p), wok_ctx_error(ctx));
+    status = wok_preprocess_parse(ctx, (const char *)data, size, "fuzz", &p);
+    fuzz_sentence(status, wok_ctx_error(ctx));
     fuzz_ctx_end(&ctx, before);
     return 0;
 }
