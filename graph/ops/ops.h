@@ -95,6 +95,10 @@ static inline int64_t wok_dims_product(const int64_t *dims, int from, int to) {
     for (int i = from; i < to; i++) product *= dims[i];
     return product;
 }
+/* Input i; NULL where it is left out or beyond the end. */
+static inline const wok_tensor *wok_call_input(const wok_call *call, int i) {
+    return i < call->in_count ? call->in[i] : NULL;
+}
 /* Integer input i as numbers; -1 if it is left out or longer than max, else how many. */
 int wok_call_ints(const wok_call *call, int i, int64_t *numbers, int max);
 /* Scalar input i, or the fallback where it is left out or empty. */

@@ -1,7 +1,8 @@
 /* qbytes.c - what stands between integer products, on bytes: wok.QuantizeDynamic (activations to bytes with scales found at
- * run time: attribute rows leading dimensions count the parts that have a scale of their own, 0 is one for all), wok.QTable (any function of one quantised value), wok.QAdd and wok.QMul
- * (two quantised values with NumPy's broadcasting), wok.QSignFlip (u8 to s8 and back: the same values with 128 taken off
- * codes and zero point). The rewrites lower_quantized and fuse_requantize make them. */
+ * run time; attribute rows: so many leading dimensions count the parts that have a scale of their own, 0 is one for all),
+ * wok.QTable (any function of one quantised value), wok.QAdd and wok.QMul (two quantised values with NumPy's
+ * broadcasting), wok.QSignFlip (u8 to s8 and back: the same values with 128 taken off codes and zero point). The rewrites
+ * lower_quantized and fuse_requantize make them. */
 #include "ops.h"
 
 #include <string.h>

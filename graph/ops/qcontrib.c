@@ -3,9 +3,6 @@
  * even, adds the zero point and saturates. */
 #include "ops.h"
 
-static const wok_tensor *input(const wok_call *call, int i) {
-    return i < call->in_count ? call->in[i] : NULL;
-}
 static double vector_at(const wok_tensor *t, int64_t i) {
     return t ? wok_get_f64(t->dtype, t->data, wok_tensor_count(t) > 1 ? i : 0) : 0;
 }
@@ -53,7 +50,7 @@ typedef struct binary_job {
 } binary_job;
 
 static scaled read_scaled(const wok_call *call, const wok_tensor *t, int scale) {
-    return (scaled){t, vector_at(input(call, scale + 1), 0), (float)vector_at(input(call, scale), 0)};
+    return (scaled){t, vector_at(wok_call_input(call, scale + 1), 0), (float)vector_at(wok_call_input(call, scale), 0)};
 }
 
 static float dequantise(const scaled *s, int64_t i) {
@@ -150,13 +147,13 @@ static double bias_at(const wok_tensor *c, int64_t m, int64_t n) {
 }
 
 static wok_status qgemm_run(wok_call *call) {
-    const wok_tensor *a = call->in[0], *b = call->in[B], *y = call->out[0], *y_scale = input(call, Y_SCALE);
+    const wok_tensor *a = call->in[0], *b = call->in[B], *y = call->out[0], *y_scale = wok_call_input(call, Y_SCALE);
     wok_product p = wok_product_view(a, b, y, wok_ir_int(call->node, "transA", 0), wok_ir_int(call->node, "transB", 0));
     float alpha = wok_ir_float(call->node, "alpha", 1);
     for (int64_t i = 0; i < p.m * p.n; i++) {
         int64_t m = i / p.n, n = i % p.n;
         double a_zero = vector_at(call->in[2], 0), b_zero = vector_at(call->in[B_ZERO], n),
-               sum = bias_at(input(call, C), m, n);
+               sum = bias_at(wok_call_input(call, C), m, n);
         for (int64_t k = 0; k < p.k; k++)
             sum += (wok_get_f64(a->dtype, a->data, m * p.a_m + k * p.a_k) - a_zero) *
                    (wok_get_f64(b->dtype, b->data, k * p.b_k + n * p.b_n) - b_zero);
@@ -165,7 +162,7 @@ static wok_status qgemm_run(wok_call *call) {
             wok_store_f64(y->dtype, y->data, i, 1, &(double){(double)((float)sum * scale)});
         else
             store_quantised(y, i, (float)sum * (scale / (float)vector_at(y_scale, 0)), 1,
-                            vector_at(input(call, Y_ZERO), 0));
+                            vector_at(wok_call_input(call, Y_ZERO), 0));
     }
     return WOK_OK;
 }

@@ -111,14 +111,10 @@ static wok_conv_s8_args shape_args(const wok_call *call) {
                               .epilogue = s->epilogue};
 }
 
-static const wok_tensor *input(const wok_call *call, int i) {
-    return i < call->in_count ? call->in[i] : NULL;
-}
-
 /* Scales of an input that was quantised at run time stand in front of the kernel's workspace. */
 static size_t scale_bytes(const wok_call *call) {
     const qconv_state *s = call->state;
-    return input(call, X_SCALE) ? wok_align_up((size_t)s->problem.c_out * sizeof(float)) : 0;
+    return wok_call_input(call, X_SCALE) ? wok_align_up((size_t)s->problem.c_out * sizeof(float)) : 0;
 }
 
 static size_t qconv_workspace(const wok_call *call) {
@@ -155,7 +151,7 @@ static void launch(const qconv_state *s, const wok_conv_s8_args *a, const wok_pa
 /* One launch for all pictures if they share a scale, else one for each. */
 static wok_status run_dynamic(wok_call *call, wok_conv_s8_args *a) {
     const qconv_state *s = call->state;
-    const wok_tensor *scale = input(call, X_SCALE), *zero = input(call, X_ZERO);
+    const wok_tensor *scale = wok_call_input(call, X_SCALE), *zero = wok_call_input(call, X_ZERO);
     int64_t count = wok_tensor_count(scale), n = s->problem.c_out;
     if (!zero || wok_tensor_count(zero) != count || (count != 1 && count != a->batch))
         return wok_call_fail(call, WOK_ERR_SHAPE, "%lld scales for %lld pictures", (long long)count,
@@ -182,9 +178,9 @@ static wok_status qconv_run(wok_call *call) {
     a.x = call->in[X]->data;
     a.y = call->out[0]->data;
     a.workspace = (char *)call->workspace + scale_bytes(call);
-    if (!a.epilogue.bias && input(call, BIAS)) a.epilogue.bias = input(call, BIAS)->data;
-    if (input(call, RESIDUAL)) a.epilogue.residual = input(call, RESIDUAL)->data;
-    if (input(call, X_SCALE)) return run_dynamic(call, &a);
+    if (!a.epilogue.bias && wok_call_input(call, BIAS)) a.epilogue.bias = wok_call_input(call, BIAS)->data;
+    if (wok_call_input(call, RESIDUAL)) a.epilogue.residual = wok_call_input(call, RESIDUAL)->data;
+    if (wok_call_input(call, X_SCALE)) return run_dynamic(call, &a);
     launch(s, &a, call->parallel);
     return WOK_OK;
 }

@@ -5,10 +5,6 @@
 
 #include <math.h>
 
-static const wok_tensor *input(const wok_call *call, int i) {
-    return i < call->in_count ? call->in[i] : NULL;
-}
-
 /* Element i of a vector, the only one of a scalar, 0 where it is left out. */
 static double vector_at(const wok_tensor *t, int64_t i) {
     return t ? wok_get_f64(t->dtype, t->data, wok_tensor_count(t) > 1 ? i : 0) : 0;
@@ -48,7 +44,8 @@ static double integer_dot(const wok_product *p, const wok_tensor *a, int64_t at_
 }
 
 static wok_status matmul_integer_run(wok_call *call) {
-    const wok_tensor *a = call->in[0], *b = call->in[1], *a_zero = input(call, 2), *b_zero = input(call, 3);
+    const wok_tensor *a = call->in[0], *b = call->in[1], *a_zero = wok_call_input(call, 2),
+                     *b_zero = wok_call_input(call, 3);
     wok_product p = wok_product_view(a, b, call->out[0], false, false);
     int32_t *y = call->out[0]->data;
     if (!fits(a_zero, p.m) || !fits(b_zero, p.n))
@@ -137,10 +134,10 @@ static void conv_integer_plane(void *arg, int64_t plane, int worker) {
 static wok_status conv_integer_run(wok_call *call) {
     conv_job job = {.call = call};
     WOK_TRY(wok_conv_ref_start(call, call->in[0], call->in[1], &job.ref));
-    job.ref.w_zero = input(call, 3);
-    if (!fits(job.ref.w_zero, job.ref.w->dims[0]) || !fits(input(call, 2), 1))
+    job.ref.w_zero = wok_call_input(call, 3);
+    if (!fits(job.ref.w_zero, job.ref.w->dims[0]) || !fits(wok_call_input(call, 2), 1))
         return wok_call_fail(call, WOK_ERR_SHAPE, "the zero points do not fit");
-    job.ref.x_zero = vector_at(input(call, 2), 0);
+    job.ref.x_zero = vector_at(wok_call_input(call, 2), 0);
     wok_parallel_for(call->parallel, conv_integer_plane, &job, job.ref.y->dims[0] * job.ref.y->dims[1]);
     return WOK_OK;
 }
@@ -165,7 +162,7 @@ wok_status wok_infer_qlinear_conv(wok_infer *infer) {
 
 static void qlinear_conv_plane(void *arg, int64_t plane, int worker) {
     const conv_job *job = arg;
-    const wok_tensor *const *in = job->call->in, *y = job->ref.y, *bias = input(job->call, 8);
+    const wok_tensor *const *in = job->call->in, *y = job->ref.y, *bias = wok_call_input(job->call, 8);
     int64_t b = plane / y->dims[1], m = plane % y->dims[1];
     (void)worker;
     for (int64_t at = 0; at < job->ref.pixels_out; at++) {
@@ -182,7 +179,7 @@ static wok_status qlinear_conv_run(wok_call *call) {
     WOK_TRY(wok_conv_ref_start(call, in[0], in[3], &job.ref));
     int64_t m = in[3]->dims[0];
     if (!fits(in[1], 1) || !fits(in[2], 1) || !fits(in[4], m) || !fits(in[5], m) || !fits(in[6], 1) ||
-        !fits(in[7], 1) || !fits(input(call, 8), m))
+        !fits(in[7], 1) || !fits(wok_call_input(call, 8), m))
         return wok_call_fail(call, WOK_ERR_SHAPE, "scales, zero points or bias do not fit the operands");
     job.ref.x_zero = vector_at(in[2], 0);
     job.ref.w_zero = in[5];

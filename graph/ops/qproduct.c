@@ -127,9 +127,6 @@ static wok_status qgemm_prepare(wok_prepare *prepare) {
     return WOK_OK;
 }
 
-static const wok_tensor *input(const wok_call *call, int i) {
-    return i < call->in_count ? call->in[i] : NULL;
-}
 static int64_t rows_of(const wok_call *call) {
     return wok_dims_product(call->in[X]->dims, 0, call->in[X]->rank - 1);
 }
@@ -137,12 +134,12 @@ static int64_t rows_of(const wok_call *call) {
 /* Scales of a tensor that was quantised as a whole at run time. */
 static size_t qgemm_workspace(const wok_call *call) {
     const qgemm_state *s = call->state;
-    return input(call, X_SCALE) ? (size_t)s->problem.n * sizeof(float) : 0;
+    return wok_call_input(call, X_SCALE) ? (size_t)s->problem.n * sizeof(float) : 0;
 }
 
 /* Activations that were quantised at run time: one scale a row, or one for all. */
 static wok_status dynamic_scales(wok_call *call, wok_gemm_s8_args *a) {
-    const wok_tensor *scale = input(call, X_SCALE), *zero = input(call, X_ZERO);
+    const wok_tensor *scale = wok_call_input(call, X_SCALE), *zero = wok_call_input(call, X_ZERO);
     int64_t count = wok_tensor_count(scale);
     if (!zero || wok_tensor_count(zero) != count || (count != 1 && count != a->m))
         return wok_call_fail(call, WOK_ERR_SHAPE, "%lld scales for %lld rows", (long long)count, (long long)a->m);
@@ -171,9 +168,9 @@ static wok_status qgemm_run(wok_call *call) {
                              .ldc = s->problem.n,
                              .epilogue = s->epilogue};
     if (args.m < 1) return WOK_OK;
-    if (!args.epilogue.bias && input(call, BIAS)) args.epilogue.bias = input(call, BIAS)->data;
-    if (input(call, RESIDUAL)) args.epilogue.residual = input(call, RESIDUAL)->data;
-    if (input(call, X_SCALE)) WOK_TRY(dynamic_scales(call, &args));
+    if (!args.epilogue.bias && wok_call_input(call, BIAS)) args.epilogue.bias = wok_call_input(call, BIAS)->data;
+    if (wok_call_input(call, RESIDUAL)) args.epilogue.residual = wok_call_input(call, RESIDUAL)->data;
+    if (wok_call_input(call, X_SCALE)) WOK_TRY(dynamic_scales(call, &args));
     s->kernel->run(&args, call->parallel);
     return WOK_OK;
 }

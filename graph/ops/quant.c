@@ -31,10 +31,6 @@ wok_status wok_infer_scale(wok_infer *infer, int i) {
 static double scalar(const wok_tensor *t, int64_t i, double fallback) {
     return t ? wok_get_f64(t->dtype, t->data, i) : fallback;
 }
-static const wok_tensor *input(const wok_call *call, int i) {
-    return i < call->in_count ? call->in[i] : NULL;
-}
-
 /* ---- which scale belongs to an element --------------------------------------------------------------------------- */
 
 /* Per tensor (one scale), per axis (a vector), or in blocks along the axis (the scale has the tensor's rank). */
@@ -45,7 +41,7 @@ typedef struct grain {
 
 static wok_status read_grain(wok_call *call, const wok_tensor *scale, grain *g) {
     const wok_tensor *x = call->in[0];
-    const wok_tensor *zero = input(call, 2);
+    const wok_tensor *zero = wok_call_input(call, 2);
     *g = (grain){0};
     if (zero && wok_tensor_count(zero) != wok_tensor_count(scale))
         return wok_call_fail(call, WOK_ERR_SHAPE, "scales and zero points differ in number");
@@ -85,7 +81,7 @@ wok_status wok_infer_quantize(wok_infer *infer) {
 }
 
 static wok_status quantize_run(wok_call *call) {
-    const wok_tensor *x = call->in[0], *scale = call->in[1], *zero = input(call, 2), *y = call->out[0];
+    const wok_tensor *x = call->in[0], *scale = call->in[1], *zero = wok_call_input(call, 2), *y = call->out[0];
     grain g;
     WOK_TRY(read_grain(call, scale, &g));
     int64_t n = wok_tensor_count(x);
@@ -124,7 +120,7 @@ wok_status wok_infer_dequantize(wok_infer *infer) {
 }
 
 static wok_status dequantize_run(wok_call *call) {
-    const wok_tensor *x = call->in[0], *scale = call->in[1], *zero = input(call, 2), *y = call->out[0];
+    const wok_tensor *x = call->in[0], *scale = call->in[1], *zero = wok_call_input(call, 2), *y = call->out[0];
     grain g;
     WOK_TRY(read_grain(call, scale, &g));
     int64_t n = wok_tensor_count(x);

@@ -9,19 +9,8 @@ static bool constant_matrix(wok_pass_ctx *ctx, wok_value v) {
 
 /* W, or the source of a Transpose of it. */
 static bool weights(wok_pass_ctx *ctx, wok_value v, wok_value *w, bool *turned) {
-    const wok_ir_node *t = wok_pass_is(ctx, v, WOK_OP_Transpose);
-    *w = v;
-    if (t && wok_pass_perm_is(t, 2, (int64_t[]){1, 0})) {
-        *w = t->in[0];
-        *turned = !*turned;
-    }
+    *w = wok_pass_unturned(ctx, v, turned);
     return constant_matrix(ctx, *w);
-}
-
-static bool is_vector(const wok_type *t, int64_t n) {
-    for (int i = 0; i < t->rank - 1; i++)
-        if (t->dims[i] != 1) return false;
-    return t->rank >= 1 && t->dims[t->rank - 1] == n;
 }
 
 static void replace(wok_pass_ctx *ctx, wok_node id, wok_value w, bool trans_b, wok_value bias, const char *label) {
@@ -61,7 +50,7 @@ static void gemm(wok_pass_ctx *ctx, wok_node id) {
         wok_pass_near_miss(ctx, node, "Gemm scales or transposes its first operand");
         return;
     }
-    if (c >= 0 && !is_vector(wok_pass_type(ctx, c), wt->dims[turned ? 0 : 1])) {
+    if (c >= 0 && !wok_pass_is_row(wok_pass_type(ctx, c), wt->dims[turned ? 0 : 1])) {
         wok_pass_near_miss(ctx, node, "the third operand is no vector of the columns");
         return;
     }

@@ -48,20 +48,14 @@ static int32_t code_of(float v, const wok_quantised *q) {
     return x < -128 ? -128 : x > 127 ? 127 : isnan(x) ? q->zero : (int32_t)x;
 }
 
-/* The clamp of the f32 result as bounds of its codes: quantising keeps order. */
-static bool clamp_codes(wok_pass_ctx *ctx, wok_node fused, const wok_quantised *q) {
+/* The clamp of the f32 result, if there is one, as bounds of its codes: quantising keeps order. */
+static void clamp_codes(wok_pass_ctx *ctx, wok_node fused, const wok_quantised *q) {
     const wok_ir_node *node = &ctx->graph->nodes[fused];
-    const char *act = wok_ir_string(node, "act", "none");
-    float lo = -INFINITY, hi = INFINITY;
-    if (strcmp(act, "clamp") == 0) {
-        lo = wok_ir_float(node, "lo", lo);
-        hi = wok_ir_float(node, "hi", hi);
-    } else if (strcmp(act, "none") != 0) {
-        return false;
-    }
+    bool clamped = strcmp(wok_ir_string(node, "act", "none"), "clamp") == 0;
+    float lo = clamped ? wok_ir_float(node, "lo", -INFINITY) : -INFINITY;
+    float hi = clamped ? wok_ir_float(node, "hi", INFINITY) : INFINITY;
     wok_ir_set_int(ctx->graph, fused, "y_lo", code_of(lo, q));
     wok_ir_set_int(ctx->graph, fused, "y_hi", code_of(hi, q));
-    return true;
 }
 
 static const char *why_not(wok_pass_ctx *ctx, const wok_ir_node *node, wok_quantised *residual) {

@@ -85,11 +85,7 @@ static void to_signed(wok_pass_ctx *ctx, wok_node id) {
 
 /* A matrix of weights, perhaps behind a Transpose; `turned` flips where there is one. */
 static const char *matrix(wok_pass_ctx *ctx, wok_value v, bool *turned, wok_quantised_weights *w) {
-    const wok_ir_node *t = wok_pass_is(ctx, v, WOK_OP_Transpose);
-    if (t && wok_pass_perm_is(t, 2, (int64_t[]){1, 0})) {
-        *turned = !*turned;
-        v = t->in[0];
-    }
+    v = wok_pass_unturned(ctx, v, turned);
     if (wok_pass_type(ctx, v)->rank != 2) return "the weights are no matrix";
     return wok_pass_quantised_weights(ctx, v, *turned ? 0 : 1, w);
 }
@@ -162,12 +158,6 @@ static void matmul(wok_pass_ctx *ctx, wok_node id) {
     wok_pass_infer(ctx, made);
 }
 
-static bool is_row(const wok_type *t, int64_t n) {
-    for (int i = 0; i < t->rank - 1; i++)
-        if (t->dims[i] != 1) return false;
-    return t->rank >= 1 && t->dims[t->rank - 1] == n && t->dtype == WOK_F32;
-}
-
 static void gemm(wok_pass_ctx *ctx, wok_node id) {
     const wok_ir_node *node = &ctx->graph->nodes[id];
     wok_quantised x;
@@ -179,7 +169,7 @@ static void gemm(wok_pass_ctx *ctx, wok_node id) {
     if (!wrong && (wok_ir_int(node, "transA", 0) || wok_ir_float(node, "alpha", 1) != 1.0f ||
                    (c >= 0 && wok_ir_float(node, "beta", 1) != 1.0f)))
         wrong = "Gemm scales or transposes its first operand";
-    if (!wrong && c >= 0 && !is_row(wok_pass_type(ctx, c), w.n))
+    if (!wrong && c >= 0 && (wok_pass_type(ctx, c)->dtype != WOK_F32 || !wok_pass_is_row(wok_pass_type(ctx, c), w.n)))
         wrong = "the third operand is no vector of the columns";
     if (wrong) {
         wok_pass_near_miss(ctx, node, "%s", wrong);

@@ -252,6 +252,19 @@ bool wok_pass_perm_is(const wok_ir_node *transpose, int rank, const int64_t *per
     return memcmp(have, perm, (size_t)rank * sizeof *perm) == 0;
 }
 
+bool wok_pass_is_row(const wok_type *type, int64_t n) {
+    for (int i = 0; i < type->rank - 1; i++)
+        if (type->dims[i] != 1) return false;
+    return type->rank >= 1 && type->dims[type->rank - 1] == n;
+}
+
+wok_value wok_pass_unturned(wok_pass_ctx *ctx, wok_value v, bool *turned) {
+    const wok_ir_node *t = wok_pass_is(ctx, v, WOK_OP_Transpose);
+    if (!t || !wok_pass_perm_is(t, 2, (int64_t[]){1, 0})) return v;
+    *turned = !*turned;
+    return t->in[0];
+}
+
 /* ---- rewriting ------------------------------------------------------------------------------------------------------- */
 
 wok_node wok_pass_id(const wok_pass_ctx *ctx, const wok_ir_node *node) {

@@ -76,6 +76,10 @@ int wok_pass_constant_ints(wok_pass_ctx *ctx, wok_value v, int64_t *out, int max
 /* The dims are known to be equal (numbers or symbols). */
 bool wok_pass_same_shape(const wok_type *a, const wok_type *b);
 bool wok_pass_perm_is(const wok_ir_node *transpose, int rank, const int64_t *perm);
+/* [..., n] with nothing but ones in front of n: a vector that is added to every row. */
+bool wok_pass_is_row(const wok_type *type, int64_t n);
+/* v, or the source of a Transpose of a matrix, for which *turned is turned over. */
+wok_value wok_pass_unturned(wok_pass_ctx *ctx, wok_value v, bool *turned);
 /* Element i of f16, bf16, f32, f64 or integer data at any alignment. */
 double wok_pass_element(const wok_type *type, int64_t i);
 
