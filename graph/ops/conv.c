@@ -93,26 +93,25 @@ static bool is_known(const wok_type *t) {
     return t->rank > 0;
 }
 
-/* The window as two-dimensional: one-dimensional signals are pictures of height 1. */
-static void fill_problem(conv_state *s, const wok_type *w, int64_t group) {
-    const wok_window *v = &s->window;
+/* One-dimensional signals are pictures of height 1. */
+void wok_conv_problems(const wok_window *v, const wok_type *w, int64_t group, wok_conv_f32_problem *conv,
+                       wok_dwconv_problem *depthwise) {
     bool flat = v->rank == 1;
-    int h = 0, x = flat ? 0 : 1;
-    s->problem = (wok_conv_f32_problem){.c_in = w->dims[1] * group,
-                                        .c_out = w->dims[0],
-                                        .group = group,
-                                        .kernel_h = flat ? 1 : v->kernel[h],
-                                        .kernel_w = v->kernel[x],
-                                        .stride_h = flat ? 1 : v->stride[h],
-                                        .stride_w = v->stride[x],
-                                        .dilation_h = flat ? 1 : v->dilation[h],
-                                        .dilation_w = v->dilation[x]};
-    const wok_conv_f32_problem *p = &s->problem;
-    s->depthwise_problem =
-        (wok_dwconv_problem){p->c_in, p->kernel_h, p->kernel_w, p->stride_h, p->stride_w, p->dilation_h, p->dilation_w};
+    int x = flat ? 0 : 1;
+    *conv = (wok_conv_f32_problem){.c_in = w->dims[1] * group,
+                                   .c_out = w->dims[0],
+                                   .group = group,
+                                   .kernel_h = flat ? 1 : v->kernel[0],
+                                   .kernel_w = v->kernel[x],
+                                   .stride_h = flat ? 1 : v->stride[0],
+                                   .stride_w = v->stride[x],
+                                   .dilation_h = flat ? 1 : v->dilation[0],
+                                   .dilation_w = v->dilation[x]};
+    *depthwise = (wok_dwconv_problem){conv->c_in,     conv->kernel_h,   conv->kernel_w,  conv->stride_h,
+                                      conv->stride_w, conv->dilation_h, conv->dilation_w};
 }
 
-static bool is_depthwise(const wok_conv_f32_problem *p) {
+bool wok_conv_is_depthwise(const wok_conv_f32_problem *p) {
     return p->group > 1 && p->group == p->c_in && p->c_in == p->c_out;
 }
 
@@ -128,7 +127,7 @@ static void pack(const conv_state *s, const float *w, const float *scale, void *
 }
 
 static wok_status choose_kernel(wok_prepare *prepare, conv_state *s) {
-    bool depthwise = is_depthwise(&s->problem);
+    bool depthwise = wok_conv_is_depthwise(&s->problem);
     const void *problem = depthwise ? (const void *)&s->depthwise_problem : &s->problem;
     const wok_kernel *kernel =
         wok_prepare_kernel(prepare, depthwise ? WOK_FAMILY_dwconv : WOK_FAMILY_conv_f32, problem);
@@ -150,7 +149,7 @@ static wok_status conv_prepare(wok_prepare *prepare) {
     if (!wok_read_activation(node, &s->act, &s->lo, &s->hi)) wrong = "unknown activation";
     if (wrong)
         return wok_ctx_fail(prepare->ctx, WOK_ERR_UNSUPPORTED, "node %s: %s", node->name ? node->name : "", wrong);
-    fill_problem(s, w, wok_ir_int(node, "group", 1));
+    wok_conv_problems(&s->window, w, wok_ir_int(node, "group", 1), &s->problem, &s->depthwise_problem);
     WOK_TRY(choose_kernel(prepare, s));
     prepare->state = s;
     if (!w->data) return WOK_OK;

@@ -208,6 +208,11 @@ wok_status wok_conv_ref_start(wok_call *call, const wok_tensor *x, const wok_ten
 double wok_conv_ref_sum(const wok_conv_ref *ref, int64_t b, int64_t m, int64_t at);
 wok_status wok_conv_infer(wok_infer *infer, const wok_type *x, const wok_type *w, bool channel_last, wok_dtype dtype);
 
+/* What the kernels are told of a convolution with weights w: the general one, and the depthwise one where it is that. */
+void wok_conv_problems(const wok_window *window, const wok_type *w, int64_t group, wok_conv_f32_problem *conv,
+                       wok_dwconv_problem *depthwise);
+bool wok_conv_is_depthwise(const wok_conv_f32_problem *problem);
+
 /* act, lo, hi of a fused node. False for an activation that does not exist. */
 bool wok_read_activation(const wok_ir_node *node, wok_act *act, float *lo, float *hi);
 static inline size_t wok_align_up(size_t bytes) {

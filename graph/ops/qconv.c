@@ -34,25 +34,9 @@ static const char *qconv_accept(const wok_prepare *prepare) {
     return wok_accept_bytes(prepare);
 }
 
-static void fill_problem(qconv_state *s, const wok_type *w, int64_t group) {
-    const wok_window *v = &s->window;
-    s->problem = (wok_conv_f32_problem){.c_in = w->dims[1] * group,
-                                        .c_out = w->dims[0],
-                                        .group = group,
-                                        .kernel_h = v->kernel[0],
-                                        .kernel_w = v->kernel[1],
-                                        .stride_h = v->stride[0],
-                                        .stride_w = v->stride[1],
-                                        .dilation_h = v->dilation[0],
-                                        .dilation_w = v->dilation[1]};
-    const wok_conv_f32_problem *p = &s->problem;
-    s->depthwise_problem =
-        (wok_dwconv_problem){p->c_in, p->kernel_h, p->kernel_w, p->stride_h, p->stride_w, p->dilation_h, p->dilation_w};
-}
-
 static wok_status choose_kernel(wok_prepare *prepare, qconv_state *s) {
     const wok_conv_f32_problem *p = &s->problem;
-    bool depthwise = p->group > 1 && p->group == p->c_in && p->c_in == p->c_out;
+    bool depthwise = wok_conv_is_depthwise(p);
     prepare->kernel = wok_prepare_kernel(prepare, depthwise ? WOK_FAMILY_dwconv_s8 : WOK_FAMILY_conv_s8,
                                          depthwise ? (const void *)&s->depthwise_problem : p);
     if (!prepare->kernel) return WOK_ERR_UNSUPPORTED;
@@ -84,7 +68,7 @@ static wok_status qconv_prepare(wok_prepare *prepare) {
     const char *wrong = wok_window_read(node, 2, w->dims + 2, &s->window);
     if (wrong)
         return wok_ctx_fail(prepare->ctx, WOK_ERR_UNSUPPORTED, "node %s: %s", node->name ? node->name : "", wrong);
-    fill_problem(s, w, wok_ir_int(node, "group", 1));
+    wok_conv_problems(&s->window, w, wok_ir_int(node, "group", 1), &s->problem, &s->depthwise_problem);
     s->x_zero = (int32_t)wok_ir_int(node, "x_zero", 0);
     WOK_TRY(choose_kernel(prepare, s));
     WOK_TRY(wok_prepare_epilogue_s8(prepare, BIAS, SCALE, w->dims[0], &s->epilogue));
